@@ -1,0 +1,93 @@
+# yoke_module(NAME
+#   HEADERS a.h b.h        headers, relative to yoke/NAME; each must compile alone
+#   SOURCES a.cc b.cc      sources, relative to yoke/NAME
+#   DEPS cluster profile   yoke modules; checked against cmake/layers.txt (base is implied)
+#   LIBS fmt::fmt          libraries visible in the headers
+#   PRIVATE_LIBS x::x      libraries used only in the sources
+#   TESTS a_test.cc        tests, relative to tests/NAME; one binary per module
+#   TEST_DEPS plan         further yoke modules that only the tests use
+#   TEST_SUPPORT x.h       helpers beside the tests, compiled into nothing by themselves
+#   OPTIONAL x.cc no_x.cc) files of which the module lists one, by what the build offers
+#
+# One folder = one library target yoke_NAME = one namespace yoke::NAME. A source, header or test that lies in the
+# folder but is not listed fails the configuration, so nothing can be forgotten.
+
+file(STRINGS "${PROJECT_SOURCE_DIR}/cmake/layers.txt" yoke_layer_rows REGEX "^[a-z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/layers.txt")
+
+function(yoke_layer_row module out_tier out_allowed)
+  foreach(row IN LISTS yoke_layer_rows)
+    if(row MATCHES "^${module} +[0-9]+ +(torch|core) *:(.*)$")
+      set(${out_tier} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+      string(REGEX MATCHALL "[a-z*]+" allowed "${CMAKE_MATCH_2}")
+      set(${out_allowed} ${allowed} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "module `${module}` has no row in cmake/layers.txt: add one (see docs/architecture.md)")
+endfunction()
+
+function(yoke_require_listed folder)
+  file(GLOB_RECURSE present RELATIVE "${folder}" CONFIGURE_DEPENDS "${folder}/*.cc" "${folder}/*.h")
+  list(REMOVE_ITEM present ${ARGN})
+  if(present)
+    list(JOIN present ", " names)
+    message(FATAL_ERROR "${folder}: not listed in its yoke_module(): ${names}. List each file, or delete it.")
+  endif()
+endfunction()
+
+function(yoke_module name)
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;TEST_SUPPORT;OPTIONAL" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "yoke_module(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  yoke_layer_row(${name} tier allowed)
+  foreach(dep IN LISTS arg_DEPS)
+    if(NOT dep STREQUAL "base" AND NOT "*" IN_LIST allowed AND NOT dep IN_LIST allowed)
+      message(FATAL_ERROR "yoke_module(${name}): may not use `${dep}`; cmake/layers.txt allows: base ${allowed}")
+    endif()
+  endforeach()
+  yoke_require_listed("${CMAKE_CURRENT_SOURCE_DIR}" ${arg_HEADERS} ${arg_SOURCES} ${arg_OPTIONAL})
+
+  set(target yoke_${name})
+  add_library(${target} STATIC)
+  add_library(yoke::${name} ALIAS ${target})
+  target_sources(${target} PRIVATE ${arg_SOURCES})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:yoke_compile_options> ${arg_PRIVATE_LIBS})
+  target_link_libraries(${target} PUBLIC ${arg_LIBS})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  if(NOT name STREQUAL "base")
+    list(APPEND arg_DEPS base)
+  endif()
+  list(TRANSFORM arg_DEPS PREPEND yoke::)
+  target_link_libraries(${target} PUBLIC ${arg_DEPS})
+  if(tier STREQUAL "torch")
+    target_link_libraries(${target} PUBLIC yoke_torch)
+    target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+  endif()
+
+  set(tests_dir "${PROJECT_SOURCE_DIR}/tests/${name}")
+  if(YOKE_TESTS AND arg_TESTS)
+    yoke_require_listed("${tests_dir}" ${arg_TESTS} ${arg_TEST_SUPPORT})
+    list(TRANSFORM arg_TESTS PREPEND "${tests_dir}/")
+    list(TRANSFORM arg_TEST_DEPS PREPEND yoke::)
+    yoke_test(${target}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS})
+    if(tier STREQUAL "torch")
+      target_precompile_headers(${target}_test REUSE_FROM ${target})
+    endif()
+  endif()
+endfunction()
+
+# yoke_test(NAME SOURCES ... LIBS ... [LABELS slow]): one GoogleTest binary whose cases ctest lists one by one.
+# YOKE_SHARED_DATA points at the reference data; tests skip, and say so, where it is absent.
+function(yoke_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE yoke_compile_options ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE
+    YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
+endfunction()

@@ -1,0 +1,15 @@
+#include "yoke/base/clock.h"
+
+#include <cmath>
+
+namespace yoke::base {
+
+Duration from_seconds(double seconds) {
+  constexpr double kMost = 9.2e9;  // seconds that still fit 63 bits of nanoseconds
+  if (std::isnan(seconds)) return Duration::zero();
+  if (seconds >= kMost) return Duration::max();
+  if (seconds <= -kMost) return Duration::min();
+  return Duration(std::llround(seconds * 1e9));
+}
+
+}  // namespace yoke::base

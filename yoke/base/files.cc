@@ -1,0 +1,145 @@
+#include "yoke/base/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace yoke::base {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error_number) {
+  return std::generic_category().message(error_number);
+}
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  /// Closes now and tells whether the kernel had a delayed error for us.
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+bool write_all(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, std::int64_t limit) {
+  // Not blocking, so that a pipe without a writer is an error below instead of a wait without end.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.open()) return input_error(fmt::format("cannot open the file: {}", reason(errno)), {.file = path});
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return input_error(reason(errno), {.file = path});
+  if (S_ISDIR(info.st_mode)) return input_error("found a folder, expected a file", {.file = path});
+  if (!S_ISREG(info.st_mode)) return input_error("found a device or pipe, expected a regular file", {.file = path});
+  if (info.st_size > limit) {
+    return input_error(fmt::format("found {} bytes, expected at most {}; is this the right file?", info.st_size, limit),
+                       {.file = path});
+  }
+  std::string content(static_cast<std::size_t>(info.st_size), '\0');
+  std::size_t filled = 0;
+  while (filled < content.size()) {
+    const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return peer_error(fmt::format("cannot read: {}", reason(errno)), {.file = path});
+    if (got == 0) break;  // shrank while we read
+    filled += static_cast<std::size_t>(got);
+  }
+  content.resize(filled);
+  return content;
+}
+
+Status publish_file(const std::string& path, std::string_view content) {
+  const auto fail = [&](std::string_view what, int number) -> Status {
+    return peer_error(fmt::format("cannot {}: {}; the file is as it was", what, reason(number)), {.file = path});
+  };
+  std::string temporary = path + ".XXXXXX";
+  Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!file.open()) return fail("create a temporary file beside it", errno);
+  // mkostemp makes the file private; what we publish is as readable as any new file.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(file.get(), 0666 & ~mask);
+  const bool written = write_all(file.get(), content) && ::fsync(file.get()) == 0 && file.close();
+  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int number = errno;
+    ::unlink(temporary.c_str());
+    return fail(written ? "move the new file into place" : "write", number);
+  }
+  const std::string folder = parent_folder(path);
+  Descriptor directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.open()) ::fsync(directory.get());  // not every file system can; the content is safe already
+  return {};
+}
+
+Status make_folder(const std::string& path) {
+  std::error_code code;
+  fs::create_directories(path, code);
+  if (code || !is_folder(path)) {
+    return input_error(fmt::format("cannot make the folder: {}", code ? code.message() : "a file is in the way"),
+                       {.file = path});
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> list_folder(const std::string& path) {
+  std::error_code code;
+  if (fs::exists(path, code) && !fs::is_directory(path, code)) {
+    return input_error("found a file, expected a folder", {.file = path});
+  }
+  fs::directory_iterator entries(path, code);
+  if (code) return input_error(fmt::format("cannot read the folder: {}", code.message()), {.file = path});
+  std::vector<std::string> names;
+  for (; entries != fs::directory_iterator(); entries.increment(code)) {
+    names.push_back(entries->path().filename().string());
+    if (code) return input_error(fmt::format("cannot read the folder: {}", code.message()), {.file = path});
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code code;
+  return fs::is_directory(path, code);
+}
+
+bool is_file(const std::string& path) {
+  std::error_code code;
+  return fs::is_regular_file(path, code);
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  return (fs::path(folder) / fs::path(name)).string();
+}
+
+std::string parent_folder(std::string_view path) {
+  return fs::path(path).parent_path().string();
+}
+
+}  // namespace yoke::base

@@ -1,0 +1,31 @@
+// Small text helpers shared by readers and messages.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace yoke::base {
+
+std::string_view trim(std::string_view text);
+
+/// Splits at every occurrence of `separator`; n separators give n + 1 parts, empty ones included.
+std::vector<std::string_view> split(std::string_view text, std::string_view separator);
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`, ignoring case.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate a person most likely meant by `typed`; empty when nothing is close.
+std::string nearest_name(std::string_view typed, std::span<const std::string> candidates);
+
+/// ", did you mean `model`?" or "" - made to be appended to "unknown key `modle`".
+std::string did_you_mean(std::string_view typed, std::span<const std::string> candidates);
+
+/// `a, b and c`; for messages that list names.
+std::string join_words(std::span<const std::string> words);
+
+/// Text from a file made safe for a message: control bytes escaped, cut at `limit` bytes with an ellipsis.
+std::string quote(std::string_view text, std::size_t limit = 60);
+
+}  // namespace yoke::base

@@ -1,0 +1,84 @@
+// What was measured of one model on the nodes of a cluster: memory limits, compute times, gradient buckets and
+// all-reduce times. Plain values with equality. Times are milliseconds as profilers write them, so that a file read and
+// written back keeps every digit; the cost model turns them into seconds once.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/base/result.h"
+#include "yoke/base/units.h"
+
+namespace yoke::profile {
+
+/// Mean times of one step of `vsw` virtual workers running at once on one device.
+struct ComputeSample {
+  int vsw = 1;
+  double total_ms = 0;
+  double data_ms = 0;  // loading and moving the batch to the device
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double update_ms = 0;   // the optimizer step
+  double copy_ms = 0;     // copying the weights to the other vsw - 1 workers
+  double bn_sync_ms = 0;  // synchronising BatchNorm buffers among the workers
+
+  bool operator==(const ComputeSample&) const = default;
+};
+
+/// Everything measured on one node at one local batch size.
+struct LocalBatchProfile {
+  std::optional<int> max_vsw;               // the largest number of workers that fits the device's memory
+  std::optional<base::Bytes> total_memory;  // of the device, as the profiler saw it
+  std::vector<ComputeSample> compute;       // ascending in vsw, no vsw twice
+
+  bool operator==(const LocalBatchProfile&) const = default;
+};
+
+struct NodeProfile {
+  std::string node;
+  std::string device_type;
+  std::map<int, LocalBatchProfile> by_lbs;  // local batch size -> measurements
+
+  bool operator==(const NodeProfile&) const = default;
+};
+
+/// Sizes of the gradient buckets in the order the backward pass fills them (last entry: reduced last), in MiB.
+struct BucketProfile {
+  std::vector<double> mebibytes;
+  bool operator==(const BucketProfile&) const = default;
+};
+
+/// One all-reduce: the time its bytes need at the nominal bandwidth, 4 (n-1)/n bytes/bandwidth, and the time measured.
+struct CommPoint {
+  double ideal_ms = 0;
+  double measured_ms = 0;
+  bool operator==(const CommPoint&) const = default;
+};
+
+struct CommProfile {
+  std::vector<CommPoint> intra;  // among the devices of one node
+  std::vector<CommPoint> inter;  // across nodes
+  bool operator==(const CommProfile&) const = default;
+};
+
+/// All measurements of one model.
+struct ProfileSet {
+  std::string model;
+  std::vector<NodeProfile> nodes;
+  BucketProfile buckets;
+  CommProfile comm;
+
+  /// nullptr when the node was not profiled.
+  const NodeProfile* find(std::string_view node) const;
+  /// Local batch sizes measured on at least one node, ascending.
+  std::vector<int> local_batch_sizes() const;
+  bool operator==(const ProfileSet&) const = default;
+};
+
+/// Finite, not negative, in order, no node or vsw twice. `where.file` is put into the message.
+base::Status validate(const ProfileSet& profiles, const base::Where& where = {});
+base::Status validate(const NodeProfile& node, const base::Where& where = {});
+
+}  // namespace yoke::profile
