@@ -54,6 +54,9 @@ Result<Document> parse_yaml(std::string_view text, std::string file);
 /// Reads a file; `.json` is JSON, anything else YAML (of which JSON is nearly a subset).
 Result<Document> load_document(const std::string& path);
 
+/// A YAML scalar that parse_yaml reads back as exactly this text: plain where that is safe, quoted otherwise.
+std::string yaml_text(std::string_view text);
+
 /// The allowed values of a number, and how to say so.
 struct Range {
   double least = -std::numeric_limits<double>::infinity();

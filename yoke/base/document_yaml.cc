@@ -106,4 +106,23 @@ Result<Document> parse_yaml(std::string_view text, std::string file) {
   return std::move(builder).finish();
 }
 
+std::string yaml_text(std::string_view text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  const bool plain = !text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos && text[0] != '-' &&
+                     kind_of_plain(std::string(text)) == Value::Kind::kString;
+  if (plain) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
 }  // namespace yoke::base

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs every Debian package that Yoke needs to build, test and run. Safe to run again: does nothing when all is there.
+#   ./setup.sh          everything
+#   ./setup.sh --core   only what the `core` preset needs (no libtorch)
+#   ./setup.sh --list   print the packages, install nothing
+set -euo pipefail
+
+core=(
+  g++ cmake ninja-build ccache pkg-config git            # build
+  libfmt-dev libspdlog-dev libcli11-dev                  # text, logs, command line
+  nlohmann-json3-dev libyaml-cpp-dev                     # files
+  libeigen3-dev                                          # numerics of the forecaster
+  libgtest-dev libgmock-dev                              # tests
+)
+full=(
+  libtorch-dev                                           # tensors, autograd, kernels
+  clang libclang-rt-dev clang-format clang-tidy          # second compiler, sanitizers, fuzzers, formatting
+)
+
+packages=("${core[@]}")
+case "${1:-}" in
+  --core) ;;
+  --list) printf '%s\n' "${core[@]}" "${full[@]}"; exit 0 ;;
+  "") packages+=("${full[@]}") ;;
+  *) echo "setup.sh: unknown option $1; expected --core, --list or nothing" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup.sh: this is not a Debian system. Install what these Debian packages hold, then build with cmake:" >&2
+  printf '  %s\n' "${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "setup: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+install="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+if [ "$(id -u)" -ne 0 ]; then
+  echo "setup.sh: ${#missing[@]} packages are missing and only root can install them. Ask someone who can to run:" >&2
+  echo "  sudo sh -c '$install'" >&2
+  exit 1
+fi
+echo "setup: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# Another apt may hold the lock for a while: wait for it, but not for ever.
+if ! { apt-get -q update && apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "setup.sh: the installation failed (last lines above). The command was: $install" >&2
+  exit 1
+fi
+echo "setup: installed ${#missing[@]} packages"

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The gate: set up, build, run every test. Ends with ctest's summary.
+#   ./test.sh               everything (what CI runs)
+#   ./test.sh --fast        the release build's quick tests only: for every few minutes of work
+#   ./test.sh --sanitizers  asan/ubsan over all tests, tsan over the tests that use threads
+set -euo pipefail
+cd "$(dirname "$0")"
+mode="${1:-}"
+case "$mode" in
+  "" | --fast | --sanitizers) ;;
+  *) echo "test.sh: unknown option $mode; expected --fast, --sanitizers or nothing" >&2; exit 2 ;;
+esac
+step() { printf '\n== %s\n' "$*"; }
+
+./setup.sh
+
+build() {
+  cmake --preset "$1" >/dev/null
+  cmake --build --preset "$1"
+}
+
+if [ "$mode" = --sanitizers ]; then
+  for preset in asan tsan; do
+    step "build and test: $preset"
+    build $preset
+    ctest --preset $preset
+  done
+  exit 0
+fi
+
+step "build: release"
+build release
+if [ "$mode" = --fast ]; then
+  ctest --preset release -LE slow
+  exit 0
+fi
+
+step "headers compile alone"
+cmake --build --preset release --target all_verify_interface_header_sets
+
+step "build without libtorch: core, with clang and its thread-safety analysis"
+build clang
+
+step "fuzz every parser for a few seconds"
+fuzz/run.sh 3
+
+step "tests: core (clang), then release"
+ctest --preset clang -LE slow
+ctest --preset release
