@@ -7,7 +7,7 @@
 #   TESTS a_test.cc        tests, relative to tests/NAME; one binary per module
 #   TEST_DEPS plan         further yoke modules that only the tests use
 #   TEST_SUPPORT x.h       helpers beside the tests, compiled into nothing by themselves
-#   OPTIONAL x.cc no_x.cc) files of which the module lists one, by what the build offers
+#   OTHER main.cc no_x.cc) files of the folder that this build compiles elsewhere or not at all
 #
 # One folder = one library target yoke_NAME = one namespace yoke::NAME. A source, header or test that lies in the
 # folder but is not listed fails the configuration, so nothing can be forgotten.
@@ -37,7 +37,7 @@ function(yoke_require_listed folder)
 endfunction()
 
 function(yoke_module name)
-  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;TEST_SUPPORT;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;TEST_SUPPORT;OTHER" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "yoke_module(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -47,7 +47,7 @@ function(yoke_module name)
       message(FATAL_ERROR "yoke_module(${name}): may not use `${dep}`; cmake/layers.txt allows: base ${allowed}")
     endif()
   endforeach()
-  yoke_require_listed("${CMAKE_CURRENT_SOURCE_DIR}" ${arg_HEADERS} ${arg_SOURCES} ${arg_OPTIONAL})
+  yoke_require_listed("${CMAKE_CURRENT_SOURCE_DIR}" ${arg_HEADERS} ${arg_SOURCES} ${arg_OTHER})
 
   set(target yoke_${name})
   add_library(${target} STATIC)

@@ -31,8 +31,8 @@ enum class LrRule { kSqrt, kLinear, kNone };
 /// How the global batch follows the gradients.
 struct AdaptSpec {
   AdaptPolicy policy = AdaptPolicy::kSimilarity;
-  double target = 0.1;       // cosine similarity to hold
-  double rate = 0.1;         // share by which the batch grows or shrinks
+  double target = 0.1;          // cosine similarity to hold
+  double rate = 0.1;            // share by which the batch grows or shrinks
   std::int64_t interval = 100;  // steps between two looks
   LrRule lr_rule = LrRule::kSqrt;
   bool operator==(const AdaptSpec&) const = default;
@@ -84,9 +84,9 @@ enum class ScaleObjective { kTime, kCost };
 
 struct ScaleSpec {
   ScaleObjective objective = ScaleObjective::kTime;
-  std::int64_t unit = 1;                      // devices that are taken or given back together
-  std::optional<double> deadline_seconds;     // with objective cost
-  std::optional<double> budget;               // dollars; with objective time
+  std::int64_t unit = 1;                   // devices that are taken or given back together
+  std::optional<double> deadline_seconds;  // with objective cost
+  std::optional<double> budget;            // dollars; with objective time
   bool operator==(const ScaleSpec&) const = default;
 };
 

@@ -1,0 +1,18 @@
+#include "yoke/tensor/self_check.h"
+
+#include <gtest/gtest.h>
+
+#include "yoke/tensor/compat.h"
+
+namespace yoke::tensor {
+namespace {
+
+TEST(TorchSelfCheck, ThisMachineComputes) {
+  const auto report = check_torch();
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  EXPECT_GE(report->threads, 1);
+  EXPECT_EQ(report->version, torch_version());
+}
+
+}  // namespace
+}  // namespace yoke::tensor

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <exception>
+#include <ostream>
+#include <vector>
+
+#include "yoke/base/text.h"
+#include "yoke/cli/command.h"
+
+namespace yoke::cli {
+namespace {
+
+using base::Error;
+using base::ErrorKind;
+
+struct Globals {
+  bool json = false;
+  std::string log_level = "info";
+  std::string log_format = "text";
+};
+
+/// One message, in the form the user asked for. Returns the exit code.
+int report(const Error& error, bool json, std::ostream& out, std::ostream& err) {
+  if (json) {
+    const Json object{
+        {"error",
+         {{"kind", base::to_string(error.kind)}, {"message", error.message}, {"where", error.where.to_string()}}}};
+    out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  } else {
+    err << "yoke: error: " << error.to_string() << "\n";
+    if (error.kind == ErrorKind::kInternal) err << "yoke: this is a bug; please report it with the command you typed\n";
+  }
+  out.flush();
+  return base::exit_code(error.kind);
+}
+
+/// Every name that could have been meant at the place where parsing stopped.
+std::vector<std::string> known_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const auto* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
+/// The innermost subcommand typed.
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* at = &app;
+  for (auto used = at->get_subcommands(); !used.empty(); used = at->get_subcommands()) at = used.front();
+  return *at;
+}
+
+Error usage_error(const CLI::App& app, const CLI::ParseError& fault) {
+  const CLI::App& at = innermost(app);
+  std::string command = "yoke";
+  for (const CLI::App* used = &app; !used->get_subcommands().empty();) {
+    used = used->get_subcommands().front();
+    command += " " + used->get_name();
+  }
+  std::string message = fault.what();
+  const auto extras = app.remaining(true);
+  if (!extras.empty()) {
+    auto names = known_names(at);
+    for (const auto& name : known_names(app)) names.push_back(name);
+    message =
+        fmt::format("unknown argument {}{}", base::quote(extras.front()), base::did_you_mean(extras.front(), names));
+  }
+  return base::input_error(fmt::format("{}; `{} --help` lists what is known", message, command));
+}
+
+base::Result<base::Logger> make_logger(const Globals& globals) {
+  base::LogOptions options;
+  YOKE_TRY(options.level, base::parse_log_level(globals.log_level));
+  if (globals.log_format == "json") {
+    options.format = base::LogFormat::kJson;
+  } else if (globals.log_format != "text") {
+    return base::input_error(fmt::format("found {}, expected text or json", base::quote(globals.log_format)),
+                             {.field = "--log-format"});
+  }
+  return base::Logger::to_stderr(options);
+}
+
+}  // namespace
+
+void print_json(Context& context, const Json& json) {
+  context.out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+}
+
+int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  CLI::App app("Yoke plans and runs the training of deep networks on whatever machines you have.", "yoke");
+  Globals globals;
+  Action chosen;
+  app.add_flag("--json", globals.json, "print one JSON object for scripts instead of a table");
+  app.add_option("--log-level", globals.log_level, "debug, info, warning or error")->capture_default_str();
+  app.add_option("--log-format", globals.log_format, "text, or json lines")->capture_default_str();
+  app.set_version_flag("--version", "yoke " YOKE_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  add_doctor(app, chosen);
+  add_profile(app, chosen);
+  add_plan(app, chosen);
+  add_explain(app, chosen);
+  add_import(app, chosen);
+
+  try {
+    if (argc <= 1) {
+      out << app.help();
+      return 0;
+    }
+    app.parse(argc, argv);
+    const auto log = make_logger(globals);
+    if (!log.ok()) return report(log.error(), globals.json, out, err);
+    const base::SystemClock clock;
+    Context context{.out = out, .log = *log, .clock = clock, .json = globals.json};
+    const base::Status status = chosen(context);
+    out.flush();
+    if (!status.ok()) return report(status.error(), globals.json, out, err);
+    if (!out) return report(base::peer_error("cannot write the result to standard output"), false, out, err);
+    return 0;
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help, out, err);
+  } catch (const CLI::ParseError& fault) {
+    return report(usage_error(app, fault), globals.json, out, err);
+  } catch (const base::Failure& failure) {
+    return report(failure.error(), globals.json, out, err);
+  } catch (const std::exception& fault) {
+    return report({ErrorKind::kInternal, fault.what()}, globals.json, out, err);
+  }
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,193 @@
+#include "yoke/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "yoke/base/document.h"
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+
+namespace yoke::plan {
+namespace {
+
+using base::input_error;
+using base::kCount;
+using base::kNotNegative;
+using base::kPositive;
+using base::View;
+using base::Where;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "yoke-plan";
+constexpr int kVersion = 1;
+const std::vector<std::string> kSyncNames{"overlap", "sequential"};
+
+struct PartName {
+  const char* key;
+  double StepParts::*part;
+};
+constexpr PartName kParts[] = {{"data", &StepParts::data},
+                               {"forward", &StepParts::forward},
+                               {"backward", &StepParts::backward},
+                               {"bn_sync", &StepParts::bn_sync},
+                               {"all_reduce_exposed", &StepParts::all_reduce_exposed},
+                               {"update", &StepParts::update},
+                               {"all_reduce_hidden", &StepParts::all_reduce_hidden},
+                               {"update_hidden", &StepParts::update_hidden}};
+
+cluster::DeviceId read_device(View view) {
+  const auto device = cluster::DeviceId::parse(view.text());
+  if (!device.ok()) {
+    view.fail(device.error().message);
+    return {};
+  }
+  return *device;
+}
+
+DataLane read_data_lane(View view) {
+  DataLane lane;
+  lane.device = read_device(view.field("device"));
+  lane.vsw = static_cast<int>(view.field("vsw").integer({.least = 1, .most = 1e6}));
+  lane.ga = static_cast<int>(view.field("ga").integer({.least = 0, .most = 1e6}));
+  View seconds = view.field("seconds");
+  for (const auto& [key, part] : kParts) lane.seconds.*part = seconds.field(key).number(kNotNegative);
+  seconds.done();
+  view.done();
+  return lane;
+}
+
+PipelineStage read_stage(View view) {
+  PipelineStage stage;
+  for (auto& layer : view.field("layers").items()) stage.layers.push_back(layer.text());
+  for (auto& device : view.field("devices").items()) stage.devices.push_back(read_device(device));
+  stage.seconds = view.field("seconds").number(kNotNegative);
+  view.done();
+  return stage;
+}
+
+PipelineLane read_pipeline_lane(View view) {
+  PipelineLane lane;
+  lane.schedule = view.field("schedule").text();
+  lane.workers = static_cast<int>(view.field("workers").integer(kCount));
+  for (auto& stage : view.field("stages").items()) lane.stages.push_back(read_stage(stage));
+  view.done();
+  return lane;
+}
+
+}  // namespace
+
+std::int64_t Plan::workers() const {
+  std::int64_t count = 0;
+  for (const auto& lane : data_lanes) count += lane.workers();
+  for (const auto& lane : pipeline_lanes) count += lane.workers;
+  return count;
+}
+
+base::Status validate(const Plan& plan, const Where& where) {
+  const auto fail = [&](std::string field, std::string message) -> base::Status {
+    Where at = where;
+    at.field = std::move(field);
+    return input_error(std::move(message), at);
+  };
+  if (plan.lbs < 1) return fail("lbs", fmt::format("found {}, expected at least 1", plan.lbs));
+  if (plan.data_lanes.empty() && plan.pipeline_lanes.empty())
+    return fail("data_lanes", "found no lane, expected at least one");
+  if (plan.workers() * plan.lbs != plan.gbs) {
+    return fail("gbs", fmt::format("found {}, but the lanes run {} workers of {} samples = {}", plan.gbs,
+                                   plan.workers(), plan.lbs, plan.workers() * plan.lbs));
+  }
+  if (!(plan.step_seconds > 0) || !std::isfinite(plan.step_seconds)) {
+    return fail("step_seconds", fmt::format("found {}, expected a finite number > 0", plan.step_seconds));
+  }
+  std::set<cluster::DeviceId> used;
+  const auto take = [&](const cluster::DeviceId& device) { return used.insert(device).second; };
+  for (const auto& lane : plan.data_lanes) {
+    if (!take(lane.device))
+      return fail("data_lanes", fmt::format("the device {} is used twice", lane.device.to_string()));
+  }
+  for (const auto& lane : plan.pipeline_lanes) {
+    if (lane.stages.empty()) return fail("pipeline_lanes", "found a lane without stages");
+    for (const auto& stage : lane.stages) {
+      if (stage.layers.empty() || stage.devices.empty()) {
+        return fail("pipeline_lanes", "found a stage without layers or devices");
+      }
+      for (const auto& device : stage.devices) {
+        if (!take(device))
+          return fail("pipeline_lanes", fmt::format("the device {} is used twice", device.to_string()));
+      }
+    }
+  }
+  return {};
+}
+
+base::Result<Plan> parse_plan(std::string_view json, const std::string& file) {
+  YOKE_TRY(const base::Document document, base::parse_json(json, file));
+  base::Reader reader(document);
+  View root = reader.root();
+  View format = root.field("format");
+  if (format.text() != kFormat) format.fail(fmt::format("expected `{}`; is this a plan file?", kFormat));
+  View version = root.field("version");
+  if (version.integer() > kVersion) {
+    version.fail(fmt::format("this file is newer than this yoke, which reads up to version {}", kVersion));
+  }
+  Plan plan;
+  plan.model = root.field("model").text();
+  plan.gbs = root.field("gbs").integer(kCount);
+  plan.lbs = static_cast<int>(root.field("lbs").integer(kCount));
+  plan.sync = static_cast<Sync>(root.field("sync").one_of(kSyncNames));
+  plan.step_seconds = root.field("step_seconds").number(kPositive);
+  plan.cost_model = root.field("cost_model").text();
+  if (auto lanes = root.find("data_lanes")) {
+    for (auto& lane : lanes->items()) plan.data_lanes.push_back(read_data_lane(lane));
+  }
+  if (auto lanes = root.find("pipeline_lanes")) {
+    for (auto& lane : lanes->items()) plan.pipeline_lanes.push_back(read_pipeline_lane(lane));
+  }
+  root.done();
+  if (!reader.ok()) return reader.error();
+  YOKE_CHECK(validate(plan, {.file = file}));
+  return plan;
+}
+
+base::Result<Plan> load_plan(const std::string& path) {
+  YOKE_TRY(const std::string text, base::read_file(path));
+  return parse_plan(text, path);
+}
+
+std::string to_json(const Plan& plan) {
+  Json json{{"format", kFormat},
+            {"version", kVersion},
+            {"model", plan.model},
+            {"gbs", plan.gbs},
+            {"lbs", plan.lbs},
+            {"sync", to_string(plan.sync)},
+            {"cost_model", plan.cost_model},
+            {"step_seconds", plan.step_seconds}};
+  if (!plan.data_lanes.empty()) {
+    Json& lanes = json["data_lanes"] = Json::array();
+    for (const auto& lane : plan.data_lanes) {
+      Json seconds;
+      for (const auto& [key, part] : kParts) seconds[key] = lane.seconds.*part;
+      lanes.push_back(
+          {{"device", lane.device.to_string()}, {"vsw", lane.vsw}, {"ga", lane.ga}, {"seconds", std::move(seconds)}});
+    }
+  }
+  if (!plan.pipeline_lanes.empty()) {
+    Json& lanes = json["pipeline_lanes"] = Json::array();
+    for (const auto& lane : plan.pipeline_lanes) {
+      Json stages = Json::array();
+      for (const auto& stage : lane.stages) {
+        Json devices = Json::array();
+        for (const auto& device : stage.devices) devices.push_back(device.to_string());
+        stages.push_back({{"layers", stage.layers}, {"devices", std::move(devices)}, {"seconds", stage.seconds}});
+      }
+      lanes.push_back({{"schedule", lane.schedule}, {"workers", lane.workers}, {"stages", std::move(stages)}});
+    }
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace yoke::plan

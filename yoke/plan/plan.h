@@ -1,0 +1,67 @@
+// The artefact of planning: where each virtual worker of a step runs. A plan is an immutable value and a file
+// (docs/formats/plan.md); what is printed is what runs. It holds no choice about the training math: any plan with the
+// same `lbs` and number of workers computes the same update.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "yoke/base/result.h"
+#include "yoke/cluster/cluster.h"
+#include "yoke/plan/cost/batch_cost.h"
+
+namespace yoke::plan {
+
+/// One device that holds the whole model and runs `work.workers()` workers a step.
+struct DataLane {
+  cluster::DeviceId device;
+  int vsw = 1;
+  int ga = 0;
+  StepParts seconds;  // where the predicted time of its step goes
+
+  int workers() const { return vsw * (ga + 1); }
+  bool operator==(const DataLane&) const = default;
+};
+
+/// A contiguous part of the model on one or more devices, which share its workers.
+struct PipelineStage {
+  std::vector<std::string> layers;
+  std::vector<cluster::DeviceId> devices;
+  double seconds = 0;  // of one worker, forward and backward, on one of the devices
+  bool operator==(const PipelineStage&) const = default;
+};
+
+/// A chain of stages with its workers as the micro-batches in flight.
+struct PipelineLane {
+  std::string schedule;
+  int workers = 1;
+  std::vector<PipelineStage> stages;
+  bool operator==(const PipelineLane&) const = default;
+};
+
+struct Plan {
+  std::string model;
+  std::int64_t gbs = 0;
+  int lbs = 0;
+  Sync sync = Sync::kOverlap;
+  std::vector<DataLane> data_lanes;
+  std::vector<PipelineLane> pipeline_lanes;
+  double step_seconds = 0;  // predicted
+  std::string cost_model;   // which model predicted it
+
+  std::int64_t workers() const;
+  double samples_per_second() const { return static_cast<double>(gbs) / step_seconds; }
+  bool operator==(const Plan&) const = default;
+};
+
+/// Workers add up to gbs / lbs, no device is used twice, every lane does something, times are finite and positive.
+base::Status validate(const Plan& plan, const base::Where& where = {});
+
+base::Result<Plan> parse_plan(std::string_view json, const std::string& file);
+/// Read and validated.
+base::Result<Plan> load_plan(const std::string& path);
+/// JSON that parses back to an equal plan.
+std::string to_json(const Plan& plan);
+
+}  // namespace yoke::plan
