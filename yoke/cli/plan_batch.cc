@@ -1,0 +1,161 @@
+// `yoke plan batch`: deals the workers of a global batch to the devices.
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cli/inputs.h"
+#include "yoke/cli/plan.h"
+#include "yoke/cli/table.h"
+#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/solve/batch.h"
+
+namespace yoke::cli {
+namespace {
+
+struct BatchOptions {
+  InputOptions inputs;
+  int gbs = 0;
+  int lbs = 0;  // 0: the best
+  std::string sync = "recommend";
+  std::vector<std::string> servers;
+  int unit = 1;
+  bool may_idle = false;
+  std::string out;
+};
+
+base::Result<std::optional<plan::Sync>> parse_sync(const std::string& name) {
+  if (name == "recommend") return std::optional<plan::Sync>();
+  for (const auto sync : {plan::Sync::kOverlap, plan::Sync::kSequential}) {
+    if (name == plan::to_string(sync)) return std::optional(sync);
+  }
+  const std::vector<std::string> names{"overlap", "sequential", "recommend"};
+  return base::input_error(fmt::format("found {}, expected {}{}", base::quote(name), base::join_words(names),
+                                       base::did_you_mean(name, names)),
+                           {.field = "--sync"});
+}
+
+plan::Plan to_plan(const plan::BatchSolution& solution, const std::string& model) {
+  plan::Plan plan{.model = model,
+                  .gbs = solution.gbs,
+                  .lbs = solution.lbs,
+                  .sync = solution.sync,
+                  .step_seconds = solution.step_seconds,
+                  .cost_model = "iidp"};
+  for (const auto& lane : solution.lanes) {
+    for (int i = 0; i < lane.devices; ++i) {
+      plan.data_lanes.push_back(
+          {.device = {lane.node, lane.first_device + i}, .vsw = lane.vsw, .ga = lane.ga, .seconds = lane.parts});
+    }
+  }
+  return plan;
+}
+
+Json to_json(const plan::BatchSolution& solution, double solve_seconds) {
+  Json nodes = Json::array();
+  for (const auto& lane : solution.lanes) {
+    nodes.push_back({{"node", lane.node},
+                     {"devices", lane.devices},
+                     {"vsw", lane.vsw},
+                     {"ga", lane.ga},
+                     {"first_device", lane.first_device},
+                     {"seconds", lane.seconds},
+                     {"limit", plan::to_string(lane.limit)}});
+  }
+  Json json{{"gbs", solution.gbs},
+            {"lbs", solution.lbs},
+            {"workers", solution.workers},
+            {"sync", plan::to_string(solution.sync)},
+            {"step_seconds", solution.step_seconds},
+            {"samples_per_second", solution.samples_per_second},
+            {"nodes", std::move(nodes)},
+            {"proven", solution.proven},
+            {"solve_seconds", solve_seconds}};
+  if (const auto& equal = solution.equal_split) {
+    json["equal_split"] = {{"gbs", equal->gbs},
+                           {"lbs", equal->lbs},
+                           {"workers_per_device", equal->workers_per_device},
+                           {"step_seconds", equal->step_seconds},
+                           {"samples_per_second", equal->samples_per_second}};
+  }
+  return json;
+}
+
+void print(const plan::BatchSolution& solution, const cluster::Cluster& cluster, double solve_seconds,
+           std::ostream& out) {
+  out << fmt::format("global batch {} = {} workers of {} samples, {} updates\n\n", solution.gbs, solution.workers,
+                     solution.lbs, plan::to_string(solution.sync));
+  using Align = Table::Align;
+  Table table({{"node"},
+               {"device"},
+               {"devices", Align::kRight},
+               {"vsw", Align::kRight},
+               {"ga", Align::kRight},
+               {"samples", Align::kRight},
+               {"step", Align::kRight},
+               {"of the slowest"},
+               {"limited by"}});
+  int used = 0;
+  for (const auto& lane : solution.lanes) {
+    used += lane.devices;
+    table.add({lane.node, cluster.find(lane.node)->type, std::to_string(lane.devices), std::to_string(lane.vsw),
+               std::to_string(lane.ga), std::to_string(lane.devices * lane.vsw * (lane.ga + 1) * solution.lbs),
+               base::format_seconds(lane.seconds), fmt::format("{:3.0f}% {}", lane.share * 100, bar(lane.share, 10)),
+               std::string(plan::to_string(lane.limit))});
+  }
+  out << table.to_string();
+  if (const int idle = cluster.device_count() - used; idle > 0)
+    out << fmt::format("{} of {} devices stay idle: the step is shorter without them\n", idle, cluster.device_count());
+  out << fmt::format("\npredicted step {}, {:.1f} samples/s", base::format_seconds(solution.step_seconds),
+                     solution.samples_per_second);
+  if (const auto& equal = solution.equal_split) {
+    out << fmt::format(
+        "\nequal split    {}, {:.1f} samples/s ({} workers of {} on every device{}): this plan is {:.2f}x as fast",
+        base::format_seconds(equal->step_seconds), equal->samples_per_second, equal->workers_per_device, equal->lbs,
+        equal->gbs == solution.gbs ? "" : fmt::format(", global batch {}", equal->gbs),
+        solution.samples_per_second / equal->samples_per_second);
+  }
+  out << fmt::format("\n{} in {}\n", solution.proven ? "proven optimal" : "best found",
+                     base::format_seconds(solve_seconds));
+}
+
+base::Status run_batch(const BatchOptions& options, Context& context) {
+  plan::BatchRequest request{.gbs = options.gbs, .servers = options.servers, .unit = options.unit};
+  if (options.lbs != 0) request.lbs = options.lbs;
+  YOKE_TRY(request.sync, parse_sync(options.sync));
+  if (options.may_idle) request.idle_unit = options.unit;
+  YOKE_TRY(const Inputs inputs, load_inputs(options.inputs, context));
+  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
+  const base::Instant started = context.clock.now();
+  YOKE_TRY(const plan::BatchSolution solution, plan::solve_batch(cost, request));
+  const double solve_seconds = base::to_seconds(context.clock.now() - started);
+  YOKE_CHECK(save_plan(to_plan(solution, inputs.profiles.model), options.out, context));
+  if (context.json) {
+    print_json(context, to_json(solution, solve_seconds));
+  } else {
+    print(solution, inputs.cluster, solve_seconds, context.out);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_plan_batch(CLI::App& group, Action& chosen) {
+  add_command<BatchOptions>(
+      group, chosen, "batch", "deal the workers of a global batch to unlike devices",
+      [](CLI::App& command, BatchOptions& options) {
+        options.inputs.declare(command);
+        command.add_option("--gbs", options.gbs, "global batch size: samples of one update")->required();
+        command.add_option("--lbs", options.lbs,
+                           "local batch size: samples of one worker (default: the best profiled)");
+        command.add_option("--sync", options.sync, "overlap, sequential or recommend")->capture_default_str();
+        command.add_option("--servers", options.servers, "only these nodes, e.g. a,b")->delimiter(',');
+        command.add_option("--unit", options.unit, "devices of a node that work alike")->capture_default_str();
+        command.add_flag("--may-idle", options.may_idle, "leave devices idle (in units) where that is faster");
+        command.add_option("--out", options.out, "write the plan file here");
+      },
+      run_batch);
+}
+
+}  // namespace yoke::cli
