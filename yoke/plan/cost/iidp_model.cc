@@ -1,0 +1,200 @@
+#include "yoke/plan/cost/iidp_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "yoke/base/text.h"
+
+namespace yoke::plan {
+namespace {
+
+using base::input_error;
+using base::Result;
+using base::Status;
+using cluster::Node;
+using profile::NodeProfile;
+using profile::ProfileSet;
+
+constexpr double kDefaultBucketMebibytes = 25;
+constexpr double kSequentialRatio = 1.5;
+constexpr double kBytesPerMebibyte = 1024 * 1024;
+
+std::optional<Line> fit_all_reduce(const std::vector<profile::CommPoint>& points) {
+  if (points.empty()) return std::nullopt;
+  std::vector<double> ideal, measured;
+  for (const auto& point : points) {
+    ideal.push_back(point.ideal_ms);
+    measured.push_back(point.measured_ms);
+  }
+  return fit_line(ideal, measured);
+}
+
+/// The node's own profile, else the first of an equal device.
+Result<const NodeProfile*> profile_of(const Node& node, const cluster::Cluster& cluster, const ProfileSet& profiles) {
+  if (const NodeProfile* own = profiles.find(node.name)) {
+    if (!own->device_type.empty() && own->device_type != node.type) {
+      return input_error(
+          fmt::format("node {} is of type {} in the cluster but its profile was taken on {}: correct the "
+                      "type, or profile the node again",
+                      node.name, base::quote(node.type), base::quote(own->device_type)));
+    }
+    return own;
+  }
+  for (const auto& other : profiles.nodes) {
+    const Node* peer = cluster.find(other.node);
+    const double speed = peer == nullptr ? 1 : peer->speed;
+    if (other.device_type == node.type && speed == node.speed) return &other;
+  }
+  return input_error(
+      fmt::format("no profile covers node {} ({}): profile it, or a node of the same type", node.name, node.type));
+}
+
+double bytes_per_s(const std::optional<base::Bandwidth>& bandwidth) {
+  return bandwidth ? bandwidth->bytes_per_s : 0;
+}
+
+}  // namespace
+
+Sync recommend_sync(const profile::BucketProfile& buckets) {
+  const auto& sizes = buckets.mebibytes;
+  if (sizes.size() < 2) return Sync::kOverlap;
+  const double sum = std::accumulate(sizes.begin(), sizes.end() - 1, 0.0);
+  const double average = std::trunc(sum / static_cast<double>(sizes.size() - 1));
+  return average / kDefaultBucketMebibytes > kSequentialRatio ? Sync::kSequential : Sync::kOverlap;
+}
+
+Result<IidpModel> IidpModel::make(cluster::Cluster cluster, const ProfileSet& profiles) {
+  YOKE_CHECK(profile::validate(profiles));
+  if (profiles.buckets.mebibytes.empty()) {
+    return input_error("the profile has no gradient buckets, expected at least one: run `yoke profile bucket`");
+  }
+  IidpModel model(std::move(cluster));
+  model.intra_ = fit_all_reduce(profiles.comm.intra);
+  model.inter_ = fit_all_reduce(profiles.comm.inter);
+  model.bucket_mebibytes_ = profiles.buckets.mebibytes;
+  const double all = std::accumulate(model.bucket_mebibytes_.begin(), model.bucket_mebibytes_.end(), 0.0);
+  if (all > 0) model.last_bucket_share_ = model.bucket_mebibytes_.back() / all;
+  model.recommended_sync_ = recommend_sync(profiles.buckets);
+  YOKE_CHECK(model.classify(profiles));
+  return model;
+}
+
+Status IidpModel::classify(const ProfileSet& profiles) {
+  const bool many_nodes = cluster_.nodes().size() > 1;
+  if (many_nodes && !inter_) {
+    return input_error("the profile has no all-reduce measurements between nodes: run `yoke profile comm`");
+  }
+  std::vector<const NodeProfile*> class_profiles;
+  std::set<int> sizes;
+  for (const Node& node : cluster_.nodes()) {
+    if (many_nodes && bytes_per_s(node.inter_bandwidth) <= 0) {
+      return input_error(fmt::format("node {} has no bandwidth to other nodes: set its inter_bandwidth", node.name));
+    }
+    if (node.devices > 1 && bytes_per_s(node.intra_bandwidth) <= 0) {
+      return input_error(
+          fmt::format("node {} has no bandwidth between its devices: set its intra_bandwidth", node.name));
+    }
+    if (node.devices > 1 && !intra_) {
+      return input_error("the profile has no all-reduce measurements inside a node: run `yoke profile comm`");
+    }
+    YOKE_TRY(const NodeProfile* measured, profile_of(node, cluster_, profiles));
+    const double intra = bytes_per_s(node.intra_bandwidth);
+    const double inter = bytes_per_s(node.inter_bandwidth);
+    std::size_t found = 0;
+    for (; found < classes_.size(); ++found) {
+      const DeviceClass& known = classes_[found];
+      const NodeProfile* known_profile = class_profiles[found];
+      if (known.type == node.type && known.intra_bytes_per_s == intra && known.inter_bytes_per_s == inter &&
+          (known_profile == measured || known_profile->by_lbs == measured->by_lbs)) {
+        break;
+      }
+    }
+    node_classes_.push_back(static_cast<int>(found));
+    if (found < classes_.size()) continue;
+
+    DeviceClass added{.type = node.type, .intra_bytes_per_s = intra, .inter_bytes_per_s = inter, .curves = {}};
+    for (const auto& [lbs, at_lbs] : measured->by_lbs) {
+      if (at_lbs.compute.empty()) continue;  // it did not fit, or was not profiled
+      YOKE_TRY(IidpCurve curve,
+               IidpCurve::make(lbs, at_lbs, {.field = fmt::format("{}[lbs {}]", measured->node, lbs)}));
+      added.curves.emplace(lbs, std::move(curve));
+      sizes.insert(lbs);
+    }
+    classes_.push_back(std::move(added));
+    class_profiles.push_back(measured);
+  }
+  if (sizes.empty()) return input_error("the profile has no compute measurements: run `yoke profile compute`");
+  local_batch_sizes_.assign(sizes.begin(), sizes.end());
+  return {};
+}
+
+const IidpCurve* IidpModel::curve(int device_class, int lbs) const {
+  const auto& curves = classes_.at(static_cast<std::size_t>(device_class)).curves;
+  const auto found = curves.find(lbs);
+  return found == curves.end() ? nullptr : &found->second;
+}
+
+int IidpModel::max_vsw(int device_class, int lbs) const {
+  const IidpCurve* found = curve(device_class, lbs);
+  return found == nullptr ? 0 : found->max_vsw();
+}
+
+IidpModel::AllReduce IidpModel::all_reduce(const DeviceClass& device_class, Extent extent) const {
+  const std::optional<Line>& line = extent.across_nodes ? inter_ : intra_;
+  AllReduce result;
+  if (!line) return result;  // one device that was never measured with others
+  const double known = extent.across_nodes ? device_class.inter_bytes_per_s : device_class.intra_bytes_per_s;
+  const double bandwidth = known > 0 ? known : 1;  // a lone device sends nothing: any bandwidth will do
+  const double devices = extent.devices;
+  for (const double size : bucket_mebibytes_) {
+    const double ideal_ms = size * kBytesPerMebibyte / devices * 4 * (devices - 1) / bandwidth * 1000;
+    result.early += result.last;
+    // A line fitted to noise may cross zero; no transfer takes less than no time.
+    result.last = std::max(0.0, (line->slope * ideal_ms + line->intercept) / 1000);
+  }
+  return result;
+}
+
+double IidpModel::exposed_update_share(Sync sync) const {
+  return sync == Sync::kSequential ? 1 : last_bucket_share_;
+}
+
+LaneCost IidpModel::lane(int device_class, int lbs, int vsw, Sync sync, Extent extent) const {
+  const IidpCurve* found = curve(device_class, lbs);
+  base::require(found != nullptr && vsw >= 1 && vsw <= found->max_vsw(),
+                fmt::format("class {} cannot run {} workers of {} samples", device_class, vsw, lbs));
+  const AllReduce reduce = all_reduce(classes_[static_cast<std::size_t>(device_class)], extent);
+  const double data = found->data_seconds(vsw);
+  const double compute = found->compute_seconds(vsw);
+  const double forward = compute * found->forward_ratio();
+  const double backward = compute * found->backward_ratio();
+  const double tail = found->update_seconds() + found->copy_seconds() * (vsw - 1);
+  return {.first_round = data + found->bn_sync_seconds() * vsw + forward + std::max(backward, reduce.early) +
+                         reduce.last + tail * exposed_update_share(sync),
+          .further_round = data + forward + backward};
+}
+
+StepParts IidpModel::parts(int device_class, const LaneWork& work, Sync sync, Extent extent) const {
+  const IidpCurve* found = curve(device_class, work.lbs);
+  base::require(found != nullptr, fmt::format("class {} cannot run {} samples", device_class, work.lbs));
+  const AllReduce reduce = all_reduce(classes_[static_cast<std::size_t>(device_class)], extent);
+  const double rounds = work.ga + 1;
+  const double compute = found->compute_seconds(work.vsw);
+  const double backward = compute * found->backward_ratio();
+  const double tail = found->update_seconds() + found->copy_seconds() * (work.vsw - 1);
+  const double share = exposed_update_share(sync);
+  return {.data = found->data_seconds(work.vsw) * rounds,
+          .forward = compute * found->forward_ratio() * rounds,
+          .backward = backward * rounds,
+          .bn_sync = found->bn_sync_seconds() * work.vsw,
+          .all_reduce_exposed = std::max(0.0, reduce.early - backward) + reduce.last,
+          .update = tail * share,
+          .all_reduce_hidden = std::min(backward, reduce.early),
+          .update_hidden = tail * (1 - share)};
+}
+
+}  // namespace yoke::plan
