@@ -46,10 +46,12 @@ struct Document {
 
 /// Nesting beyond this is no file of ours; it is refused so that no input can exhaust the stack.
 inline constexpr int kMaxDocumentDepth = 64;
+/// More values than this are no file of ours either; a value takes about 100 bytes of memory.
+inline constexpr std::int64_t kMaxDocumentValues = 2'000'000;
 
 /// `file` is only for messages. Input errors name the line; duplicate keys are errors.
 Result<Document> parse_json(std::string_view text, std::string file);
-/// One YAML document. Anchors and aliases are refused: no format of ours needs them.
+/// One YAML document in UTF-8. Anchors and aliases are refused: no format of ours needs them.
 Result<Document> parse_yaml(std::string_view text, std::string file);
 /// Reads a file; `.json` is JSON, anything else YAML (of which JSON is nearly a subset).
 Result<Document> load_document(const std::string& path);

@@ -55,6 +55,9 @@ bool DocumentBuilder::scalar(Value::Kind kind, std::string text, int line) {
 }
 
 bool DocumentBuilder::add(Value value) {
+  if (++values_ > kMaxDocumentValues) {
+    return fail(fmt::format("found more than {} values; is this the right file?", kMaxDocumentValues), value.line);
+  }
   if (open_.empty()) {
     document_.root = std::move(value);
   } else if (Level& parent = open_.back(); parent.value.kind == Value::Kind::kMap) {

@@ -1,6 +1,7 @@
 // Builds a Document from the events of a parser; shared by the JSON and YAML readers, which differ in syntax only.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class DocumentBuilder {
 
   Document document_;
   std::vector<Level> open_;
+  std::int64_t values_ = 0;
   std::optional<Error> error_;
 };
 

@@ -4,6 +4,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "yoke/base/document.h"
@@ -92,6 +93,11 @@ class YamlEvents final : public YAML::EventHandler {
 Result<Document> parse_yaml(std::string_view text, std::string file) {
   if (trim(text).empty()) return input_error("the file is empty, expected YAML", {.file = std::move(file)});
   DocumentBuilder builder(file);
+  if (const auto valid = valid_utf8_prefix(text); valid < text.size()) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(valid), '\n');
+    builder.fail("found a byte that is not UTF-8, expected YAML in UTF-8", static_cast<int>(line));
+    return std::move(builder).finish();
+  }
   YamlEvents events(&builder);
   try {
     std::istringstream stream{std::string(text)};
@@ -101,7 +107,7 @@ Result<Document> parse_yaml(std::string_view text, std::string file) {
   } catch (const Refused&) {
     // The builder holds the reason.
   } catch (const YAML::Exception& fault) {
-    builder.fail(fmt::format("not valid YAML: {}", fault.msg), line_of(fault.mark));
+    builder.fail(fmt::format("not valid YAML: {}", quote(fault.msg, 200)), line_of(fault.mark));
   }
   return std::move(builder).finish();
 }

@@ -79,6 +79,40 @@ std::string join_words(std::span<const std::string> words) {
   return text;
 }
 
+bool is_plain_name(std::string_view text) {
+  const auto forbidden = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte <= 0x20 || byte == 0x7f || c == ',' || c == '/';
+  };
+  return !text.empty() && text.size() <= 200 && text != "." && text != ".." &&
+         std::none_of(text.begin(), text.end(), forbidden) && valid_utf8_prefix(text) == text.size();
+}
+
+std::size_t valid_utf8_prefix(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned char lead = byte(at);
+    if (lead < 0x80) {
+      ++at;
+      continue;
+    }
+    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || at + length > text.size()) return at;
+    for (std::size_t i = at + 1; i < at + length; ++i) {
+      if ((byte(i) & 0xc0) != 0x80) return at;
+    }
+    // Overlong forms, surrogates and what lies beyond U+10FFFF show in the second byte.
+    const unsigned char second = byte(at + 1);
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
+        (lead == 0xf4 && second > 0x8f)) {
+      return at;
+    }
+    at += length;
+  }
+  return at;
+}
+
 std::string quote(std::string_view text, std::size_t limit) {
   std::string safe = "`";
   const bool cut = text.size() > limit;

@@ -101,6 +101,8 @@ std::string scaled(double value, std::string_view suffix) {
 }  // namespace
 
 Result<Bytes> parse_bytes(std::string_view text) {
+  // A plain count keeps every digit; a double holds only 53 bits.
+  if (const auto whole = parse_integer(text); whole.ok() && *whole >= 0) return Bytes{*whole};
   YOKE_TRY(const double value, parse_quantity(text, kByteUnits, "a size in bytes such as 4096, 25MB or 16GiB"));
   if (value >= 9.2e18) return input_error(fmt::format("found {}, expected at most 8 EiB", quote(text)));
   return Bytes{std::llround(value)};

@@ -44,15 +44,22 @@ Status validate(const Node& node, const Where& where) {
     at.field = at.field.empty() ? std::string(field) : fmt::format("{}.{}", at.field, field);
     return input_error(std::move(message), at);
   };
-  const auto blank = [](std::string_view text) { return text.find_first_of(" \t\r\n,/") != std::string_view::npos; };
-  if (node.name.empty() || blank(node.name)) {
+  if (!base::is_plain_name(node.name)) {
     return fail("name",
                 fmt::format("found {}, expected a name without blanks, commas and slashes", base::quote(node.name)));
+  }
+  if (!node.address.empty() && !base::is_plain_name(node.address)) {
+    return fail("address", fmt::format("found {}, expected a host such as node0.lab, 10.0.0.7 or user@node0",
+                                       base::quote(node.address)));
   }
   if (node.devices < 1 || node.devices > 1'000'000) {
     return fail("devices", fmt::format("found {}, expected 1 to 1000000 devices", node.devices));
   }
-  if (node.type.empty()) return fail("type", "found an empty device type, expected a name such as cpu or V100");
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (node.type.empty() || std::any_of(node.type.begin(), node.type.end(), is_control) ||
+      base::valid_utf8_prefix(node.type) != node.type.size()) {
+    return fail("type", fmt::format("found {}, expected a name such as cpu or V100", base::quote(node.type)));
+  }
   if (!(node.speed > 0 && node.speed <= 1)) {
     return fail("speed",
                 fmt::format("found {}, expected a number above 0 and at most 1 (0.5 is half as fast)", node.speed));

@@ -32,6 +32,18 @@ Status validate(const Layer& layer, const Where& where) {
     return input_error(fmt::format("found {} {}, expected a finite number >= 0", what, found), at);
   };
   if (layer.id.empty()) return input_error("found a layer without an id", at);
+  const auto one_line = [](std::string_view text) {
+    return text.find_first_of("\r\n") == std::string_view::npos && base::valid_utf8_prefix(text) == text.size();
+  };
+  // What layer files can hold: ` -- ` separates the parts of a line in PipeDream's.
+  const bool separable = layer.id.find(" -- ") == std::string::npos && !layer.id.ends_with(" --");
+  if (!one_line(layer.id) || !separable || base::trim(layer.id) != layer.id) {
+    return input_error(
+        "found a layer id with ` -- `, a line break, blanks around it or bytes that are not UTF-8, expected a plain "
+        "name",
+        at);
+  }
+  if (!one_line(layer.description)) return input_error("found a description that is not one line of UTF-8", at);
   if (!is_size(layer.forward_ms)) return fail("forward time", layer.forward_ms);
   if (!is_size(layer.backward_ms)) return fail("backward time", layer.backward_ms);
   if (!is_size(layer.parameter_bytes)) return fail("parameter size", layer.parameter_bytes);

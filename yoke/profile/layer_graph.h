@@ -10,7 +10,7 @@
 namespace yoke::profile {
 
 struct Layer {
-  std::string id;
+  std::string id;           // one line without ` -- ` and without blanks around it
   std::string description;  // layer type and arguments, any text on one line
   double forward_ms = 0;
   double backward_ms = 0;
@@ -32,8 +32,8 @@ struct Edge {
 
 class LayerGraph {
  public:
-  /// Checks: at least one layer, ids unique, edges between known layers, no cycle (the message names one), numbers
-  /// finite and not negative. Parallel edges are kept. `where.file` is put into the message.
+  /// Checks: at least one layer, ids unique and plain, edges between known layers, no cycle (the message names one),
+  /// numbers finite and not negative. Parallel edges are kept. `where.file` is put into the message.
   static base::Result<LayerGraph> make(std::vector<Layer> layers, std::vector<Edge> edges,
                                        const base::Where& where = {});
 

@@ -43,7 +43,11 @@ Status validate(const ComputeSample& sample, const Where& where) {
 }  // namespace
 
 Status validate(const NodeProfile& node, const Where& where) {
-  if (node.node.empty()) return input_error("found a profile without a node name", where);
+  if (!base::is_plain_name(node.node)) {
+    return input_error(fmt::format("found a profile of node {}, expected a name without blanks, commas and slashes",
+                                   base::quote(node.node)),
+                       where);
+  }
   for (const auto& [lbs, measured] : node.by_lbs) {
     const Where at = inside(where, fmt::format("{}[lbs {}]", node.node, lbs));
     if (lbs < 1) return input_error(fmt::format("found local batch size {}, expected at least 1", lbs), at);
