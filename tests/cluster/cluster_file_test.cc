@@ -144,7 +144,7 @@ TEST(ClusterFile, BadInputIsOneErrorWithItsPlace) {
   expect_input_error(parse("nodes:\n- name: a\n- name: a"), "c.yaml:3: nodes[1]: the node `a` is given twice");
   expect_input_error(parse("nodes:\n- name: a\n  name: b"), "c.yaml:3: the key `name` is given twice");
   expect_input_error(parse("version: 2\nnodes: [{name: a, colour: red}]"),
-                     "c.yaml:1: version: found version 2, expected 1");
+                     "c.yaml:1: version: found version 2 of yoke-cluster, expected at most 1");
   expect_input_error(parse("format: yoke-plan\nnodes: [{name: a}]"), "found `yoke-plan`, expected yoke-cluster");
   expect_input_error(parse("nodes: [{name: a"), "c.yaml:1: ");
   expect_input_error(parse("nodes:\n- name: \"a"), "c.yaml:2: not valid YAML");

@@ -239,6 +239,17 @@ void View::done() {
                       hint.empty() ? fmt::format("; known are {}", join_words(known)) : hint));
 }
 
+void expect_format(View root, const std::string& name, std::int64_t version) {
+  if (auto format = root.find("format")) format->one_of({name});
+  if (auto found = root.find("version")) {
+    const std::int64_t number = found->integer(kCount);
+    if (number > version) {
+      found->fail(
+          fmt::format("found version {} of {}, expected at most {}; a newer yoke can read it", number, name, version));
+    }
+  }
+}
+
 bool View::is_map() const {
   return value_ != nullptr && value_->kind == Value::Kind::kMap;
 }

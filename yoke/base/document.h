@@ -132,6 +132,10 @@ class View {
   std::string path_;
 };
 
+/// The head of a versioned file: `format` must be `name` and `version` a whole number up to `version`; both may be
+/// absent, so that files written by hand are short.
+void expect_format(View root, const std::string& name, std::int64_t version);
+
 /// Owns the first fault found in one document and the keys that were asked for. One thread only.
 class Reader {
  public:

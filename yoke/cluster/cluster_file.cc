@@ -95,11 +95,7 @@ Result<Cluster> parse_cluster(std::string_view text, const std::string& file) {
   YOKE_TRY(const base::Document document, parse_document(text, file));
   base::Reader reader(document);
   View root = reader.root();
-  if (auto format = root.find("format")) format->one_of({"yoke-cluster"});
-  if (auto version = root.find("version"); version && version->integer() != kVersion) {
-    version->fail(
-        fmt::format("found version {}, expected {}; is the file from a newer yoke?", version->integer(), kVersion));
-  }
+  base::expect_format(root, "yoke-cluster", kVersion);
   std::vector<Node> nodes;
   std::set<std::string> names;
   for (View view : root.field("nodes").items()) {

@@ -1,0 +1,206 @@
+// `yoke profile`: the group of profile commands. `show` prints what people want to look at first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cli/command.h"
+#include "yoke/cli/inputs.h"
+#include "yoke/cli/table.h"
+#include "yoke/profile/layer_graph.h"
+#include "yoke/profile/profile.h"
+
+namespace yoke::cli {
+namespace {
+
+using Align = Table::Align;
+
+struct ShowOptions {
+  std::string path;
+};
+
+std::string ms(double milliseconds) {
+  return fmt::format("{:.1f}", milliseconds);
+}
+
+/// Samples per second of a device that runs this many workers at once, communication left out.
+double samples_per_second(int lbs, const profile::ComputeSample& sample) {
+  return lbs * sample.vsw * 1000.0 / (sample.forward_ms + sample.backward_ms);
+}
+
+void print_nodes(const profile::ProfileSet& profiles, std::ostream& out) {
+  double fastest = 0;
+  for (const auto& node : profiles.nodes) {
+    for (const auto& [lbs, measured] : node.by_lbs) {
+      for (const auto& sample : measured.compute) fastest = std::max(fastest, samples_per_second(lbs, sample));
+    }
+  }
+  Table table({{"node"},
+               {"device"},
+               {"lbs", Align::kRight},
+               {"max vsw", Align::kRight},
+               {"memory", Align::kRight},
+               {"vsw", Align::kRight},
+               {"data ms", Align::kRight},
+               {"forward", Align::kRight},
+               {"backward", Align::kRight},
+               {"update", Align::kRight},
+               {"copy", Align::kRight},
+               {"samples/s", Align::kRight},
+               {""}});
+  for (const auto& node : profiles.nodes) {
+    for (const auto& [lbs, measured] : node.by_lbs) {
+      const std::string limit = measured.max_vsw ? std::to_string(*measured.max_vsw) : "-";
+      const std::string memory = measured.total_memory ? base::format(*measured.total_memory) : "-";
+      if (measured.compute.empty())
+        table.add(
+            {node.node, node.device_type, std::to_string(lbs), limit, memory, "-", "-", "-", "-", "-", "-", "-", ""});
+      for (const auto& sample : measured.compute) {
+        const double rate = samples_per_second(lbs, sample);
+        table.add({node.node, node.device_type, std::to_string(lbs), limit, memory, std::to_string(sample.vsw),
+                   ms(sample.data_ms), ms(sample.forward_ms), ms(sample.backward_ms), ms(sample.update_ms),
+                   ms(sample.copy_ms), fmt::format("{:.0f}", rate), bar(rate / fastest, 20)});
+      }
+    }
+  }
+  out << table.to_string();
+}
+
+void print_buckets(const profile::BucketProfile& buckets, std::ostream& out) {
+  if (buckets.mebibytes.empty()) return;
+  const double largest = *std::max_element(buckets.mebibytes.begin(), buckets.mebibytes.end());
+  Table table({{"bucket", Align::kRight}, {"MiB", Align::kRight}, {""}});
+  for (std::size_t i = 0; i < buckets.mebibytes.size(); ++i) {
+    table.add({std::to_string(i), fmt::format("{:.2f}", buckets.mebibytes[i]), bar(buckets.mebibytes[i] / largest)});
+  }
+  out << "\ngradient buckets, in the order the backward pass fills them\n" << table.to_string();
+}
+
+void print_comm(const profile::CommProfile& comm, std::ostream& out) {
+  const auto print = [&](std::string_view name, const std::vector<profile::CommPoint>& points) {
+    if (points.empty()) return;
+    Table table({{"ideal ms", Align::kRight}, {"measured ms", Align::kRight}, {"of ideal speed", Align::kRight}});
+    for (const auto& point : points) {
+      const double share = point.measured_ms > 0 ? point.ideal_ms / point.measured_ms : 0;
+      table.add({fmt::format("{:.2f}", point.ideal_ms), fmt::format("{:.2f}", point.measured_ms),
+                 fmt::format("{:.0f}%", share * 100)});
+    }
+    out << fmt::format("\nall-reduce {}\n", name) << table.to_string();
+  };
+  print("inside a node", comm.intra);
+  print("between nodes", comm.inter);
+}
+
+Json to_json(const profile::ProfileSet& profiles) {
+  Json nodes = Json::array();
+  for (const auto& node : profiles.nodes) {
+    Json sizes = Json::array();
+    for (const auto& [lbs, measured] : node.by_lbs) {
+      Json samples = Json::array();
+      for (const auto& sample : measured.compute) {
+        samples.push_back({{"vsw", sample.vsw},
+                           {"data_ms", sample.data_ms},
+                           {"forward_ms", sample.forward_ms},
+                           {"backward_ms", sample.backward_ms},
+                           {"update_ms", sample.update_ms},
+                           {"copy_ms", sample.copy_ms},
+                           {"bn_sync_ms", sample.bn_sync_ms},
+                           {"samples_per_second", samples_per_second(lbs, sample)}});
+      }
+      Json size{{"lbs", lbs}, {"compute", std::move(samples)}};
+      if (measured.max_vsw) size["max_vsw"] = *measured.max_vsw;
+      if (measured.total_memory) size["total_memory"] = measured.total_memory->count;
+      sizes.push_back(std::move(size));
+    }
+    nodes.push_back({{"node", node.node}, {"device_type", node.device_type}, {"local_batch_sizes", std::move(sizes)}});
+  }
+  return {{"model", profiles.model},
+          {"nodes", std::move(nodes)},
+          {"buckets_mib", profiles.buckets.mebibytes},
+          {"all_reduce_points", {{"intra", profiles.comm.intra.size()}, {"inter", profiles.comm.inter.size()}}}};
+}
+
+base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
+  double compute_ms = 0, parameters = 0, longest = 0;
+  for (const auto& layer : graph.layers()) {
+    compute_ms += layer.forward_ms + layer.backward_ms;
+    parameters += layer.parameter_bytes;
+    longest = std::max(longest, layer.forward_ms + layer.backward_ms);
+  }
+  if (context.json) {
+    Json layers = Json::array();
+    for (const auto& layer : graph.layers()) {
+      layers.push_back({{"id", layer.id},
+                        {"description", layer.description},
+                        {"forward_ms", layer.forward_ms},
+                        {"backward_ms", layer.backward_ms},
+                        {"activation_bytes", layer.activation_bytes()},
+                        {"parameter_bytes", layer.parameter_bytes}});
+    }
+    print_json(context, {{"layers", std::move(layers)},
+                         {"edges", graph.edges().size()},
+                         {"compute_ms", compute_ms},
+                         {"parameter_bytes", parameters}});
+    return {};
+  }
+  Table table({{"layer"},
+               {"what"},
+               {"forward ms", Align::kRight},
+               {"backward ms", Align::kRight},
+               {"activations", Align::kRight},
+               {"parameters", Align::kRight},
+               {""}});
+  for (const int index : graph.topological_order()) {
+    const auto& layer = graph.layers()[static_cast<std::size_t>(index)];
+    const auto bytes = [](double count) {
+      return base::format(base::Bytes{static_cast<std::int64_t>(std::min(count, 9e18))});
+    };
+    const double total = layer.forward_ms + layer.backward_ms;
+    table.add({layer.id, layer.description.substr(0, 40), fmt::format("{:.3f}", layer.forward_ms),
+               fmt::format("{:.3f}", layer.backward_ms), bytes(layer.activation_bytes()), bytes(layer.parameter_bytes),
+               bar(longest > 0 ? total / longest : 0)});
+  }
+  context.out << table.to_string()
+              << fmt::format("{} layers, {} edges, {} of compute a minibatch, {} of parameters\n", graph.size(),
+                             graph.edges().size(), base::format_seconds(compute_ms / 1000),
+                             base::format(base::Bytes{static_cast<std::int64_t>(std::min(parameters, 9e18))}));
+  return {};
+}
+
+base::Status run_show(const ShowOptions& options, Context& context) {
+  YOKE_TRY(const auto found, load_any_profile(options.path, context));
+  if (found.graph && !found.profiles) return show_graph(*found.graph, context);
+  const profile::ProfileSet& profiles = *found.profiles;
+  if (context.json) {
+    print_json(context, to_json(profiles));
+    return {};
+  }
+  context.out << fmt::format("profiles of {} on {} nodes\n\n", profiles.model, profiles.nodes.size());
+  print_nodes(profiles, context.out);
+  print_buckets(profiles.buckets, context.out);
+  print_comm(profiles.comm, context.out);
+  if (found.graph) {
+    context.out << "\nlayers\n";
+    return show_graph(*found.graph, context);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& chosen) {
+  CLI::App* group = app.add_subcommand("profile", "look at what was measured of a model and the machines");
+  group->require_subcommand(1);
+  add_command<ShowOptions>(
+      *group, chosen, "show", "print a summary of profiles",
+      [](CLI::App& command, ShowOptions& options) {
+        command.add_option("path", options.path, "Yoke profile folder, JABAS/IIDP config JSON, or PipeDream graph.txt")
+            ->required();
+      },
+      run_show);
+}
+
+}  // namespace yoke::cli
