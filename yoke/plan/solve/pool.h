@@ -48,7 +48,8 @@ class Pool {
   /// nullopt when some price is not known.
   std::optional<double> price_per_hour(const Counts& counts) const;
   /// The granules that `counts` stands for: all on the first node that can hold them, if one can; else the first of
-  /// each kind. In cluster order within a kind.
+  /// each kind. (Links inside a node are taken to be no slower than those between nodes.) In cluster order within a
+  /// kind.
   std::vector<std::vector<Granule>> placement(const Counts& counts) const;
   Extent extent(const Counts& counts) const;
   /// Every choice of granules that fits on a single node, each once.
