@@ -2,10 +2,12 @@
 // JABAS/IIDP configuration.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "yoke/cli/command.h"
 #include "yoke/cluster/cluster.h"
+#include "yoke/profile/layer_graph.h"
 #include "yoke/profile/profile.h"
 
 namespace yoke::cli {
@@ -25,5 +27,17 @@ struct Inputs {
 };
 
 base::Result<Inputs> load_inputs(const InputOptions& options, Context& context);
+
+/// What a path of the user's turned out to hold; at least one of the two.
+struct AnyProfile {
+  std::optional<profile::ProfileSet> profiles;
+  std::optional<profile::LayerGraph> graph;
+};
+
+/// A Yoke profile folder, a JABAS/IIDP config JSON, or a PipeDream graph.txt, told apart by what is in it.
+base::Result<AnyProfile> load_any_profile(const std::string& path, Context& context);
+
+/// A PipeDream graph.txt, a layers.json, or the Yoke profile folder that holds one.
+base::Result<profile::LayerGraph> load_graph(const std::string& path);
 
 }  // namespace yoke::cli

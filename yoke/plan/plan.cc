@@ -16,7 +16,6 @@ namespace {
 using base::input_error;
 using base::kCount;
 using base::kNotNegative;
-using base::kPositive;
 using base::View;
 using base::Where;
 using Json = nlohmann::ordered_json;
@@ -64,6 +63,7 @@ PipelineStage read_stage(View view) {
   for (auto& layer : view.field("layers").items()) stage.layers.push_back(layer.text());
   for (auto& device : view.field("devices").items()) stage.devices.push_back(read_device(device));
   stage.seconds = view.field("seconds").number(kNotNegative);
+  if (auto warmup = view.find("warmup")) stage.warmup = static_cast<int>(warmup->integer({.least = 0, .most = 1e6}));
   view.done();
   return stage;
 }
@@ -99,8 +99,8 @@ base::Status validate(const Plan& plan, const Where& where) {
     return fail("gbs", fmt::format("found {}, but the lanes run {} workers of {} samples = {}", plan.gbs,
                                    plan.workers(), plan.lbs, plan.workers() * plan.lbs));
   }
-  if (!(plan.step_seconds > 0) || !std::isfinite(plan.step_seconds)) {
-    return fail("step_seconds", fmt::format("found {}, expected a finite number > 0", plan.step_seconds));
+  if (!(plan.step_seconds >= 0) || !std::isfinite(plan.step_seconds)) {
+    return fail("step_seconds", fmt::format("found {}, expected a finite number >= 0", plan.step_seconds));
   }
   std::set<cluster::DeviceId> used;
   const auto take = [&](const cluster::DeviceId& device) { return used.insert(device).second; };
@@ -127,18 +127,13 @@ base::Result<Plan> parse_plan(std::string_view json, const std::string& file) {
   YOKE_TRY(const base::Document document, base::parse_json(json, file));
   base::Reader reader(document);
   View root = reader.root();
-  View format = root.field("format");
-  if (format.text() != kFormat) format.fail(fmt::format("expected `{}`; is this a plan file?", kFormat));
-  View version = root.field("version");
-  if (version.integer() > kVersion) {
-    version.fail(fmt::format("this file is newer than this yoke, which reads up to version {}", kVersion));
-  }
+  base::expect_format(root, std::string(kFormat), kVersion);
   Plan plan;
   plan.model = root.field("model").text();
   plan.gbs = root.field("gbs").integer(kCount);
   plan.lbs = static_cast<int>(root.field("lbs").integer(kCount));
   plan.sync = static_cast<Sync>(root.field("sync").one_of(kSyncNames));
-  plan.step_seconds = root.field("step_seconds").number(kPositive);
+  plan.step_seconds = root.field("step_seconds").number(kNotNegative);
   plan.cost_model = root.field("cost_model").text();
   if (auto lanes = root.find("data_lanes")) {
     for (auto& lane : lanes->items()) plan.data_lanes.push_back(read_data_lane(lane));
@@ -182,7 +177,9 @@ std::string to_json(const Plan& plan) {
       for (const auto& stage : lane.stages) {
         Json devices = Json::array();
         for (const auto& device : stage.devices) devices.push_back(device.to_string());
-        stages.push_back({{"layers", stage.layers}, {"devices", std::move(devices)}, {"seconds", stage.seconds}});
+        Json entry{{"layers", stage.layers}, {"devices", std::move(devices)}, {"seconds", stage.seconds}};
+        if (stage.warmup) entry["warmup"] = *stage.warmup;
+        stages.push_back(std::move(entry));
       }
       lanes.push_back({{"schedule", lane.schedule}, {"workers", lane.workers}, {"stages", std::move(stages)}});
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct DataLane {
 struct PipelineStage {
   std::vector<std::string> layers;
   std::vector<cluster::DeviceId> devices;
-  double seconds = 0;  // of one worker, forward and backward, on one of the devices
+  double seconds = 0;         // of one worker, forward and backward, on one of the devices; 0: not known
+  std::optional<int> warmup;  // workers let in before the first backward pass; absent: the schedule's own rule
   bool operator==(const PipelineStage&) const = default;
 };
 
@@ -47,15 +49,16 @@ struct Plan {
   Sync sync = Sync::kOverlap;
   std::vector<DataLane> data_lanes;
   std::vector<PipelineLane> pipeline_lanes;
-  double step_seconds = 0;  // predicted
-  std::string cost_model;   // which model predicted it
+  double step_seconds = 0;  // predicted; 0: an imported plan that nobody has priced
+  std::string cost_model;   // which model predicted it; "none"
 
   std::int64_t workers() const;
-  double samples_per_second() const { return static_cast<double>(gbs) / step_seconds; }
+  /// 0 when the step was not predicted.
+  double samples_per_second() const { return step_seconds > 0 ? static_cast<double>(gbs) / step_seconds : 0; }
   bool operator==(const Plan&) const = default;
 };
 
-/// Workers add up to gbs / lbs, no device is used twice, every lane does something, times are finite and positive.
+/// Workers add up to gbs / lbs, no device is used twice, every lane does something, times are finite.
 base::Status validate(const Plan& plan, const base::Where& where = {});
 
 base::Result<Plan> parse_plan(std::string_view json, const std::string& file);

@@ -54,6 +54,7 @@ struct StepParts {
   double update_hidden = 0;
 
   double total() const { return data + forward + backward + bn_sync + all_reduce_exposed + update; }
+  bool operator==(const StepParts&) const = default;
 };
 
 class BatchCost {

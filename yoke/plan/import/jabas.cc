@@ -1,4 +1,4 @@
-#include "yoke/interop/jabas.h"
+#include "yoke/plan/import/jabas.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "yoke/cluster/jabas_cluster.h"
 #include "yoke/profile/jabas/folders.h"
 
-namespace yoke::interop {
+namespace yoke::plan {
 namespace {
 
 using base::join_path;
@@ -87,4 +87,4 @@ base::Status save_jabas(const std::string& folder, const JabasWorkspace& workspa
   return base::publish_file(inside("config.json"), profile::jabas::to_config_json(config));
 }
 
-}  // namespace yoke::interop
+}  // namespace yoke::plan

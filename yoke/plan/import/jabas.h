@@ -9,7 +9,7 @@
 #include "yoke/profile/jabas/config.h"
 #include "yoke/profile/profile.h"
 
-namespace yoke::interop {
+namespace yoke::plan {
 
 struct JabasWorkspace {
   profile::jabas::Config config;
@@ -25,4 +25,4 @@ base::Result<JabasWorkspace> load_jabas(const std::string& config_path);
 /// and not by the paths of `workspace.config`. JABAS run inside `folder` finds them, and so does load_jabas.
 base::Status save_jabas(const std::string& folder, const JabasWorkspace& workspace);
 
-}  // namespace yoke::interop
+}  // namespace yoke::plan

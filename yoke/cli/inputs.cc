@@ -1,0 +1,66 @@
+#include "yoke/cli/inputs.h"
+
+#include <fmt/format.h>
+
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/cluster_file.h"
+#include "yoke/plan/import/jabas.h"
+#include "yoke/profile/pipedream/graph_text.h"
+#include "yoke/profile/profile_folder.h"
+
+namespace yoke::cli {
+
+void InputOptions::declare(CLI::App& command) {
+  command.add_option("--config", config, "JABAS or IIDP config JSON: cluster and profiles in one");
+  command.add_option("--cluster", cluster, "cluster file, JABAS cluster_info JSON or MPI hostfile");
+  command.add_option("--profiles", profiles, "Yoke profile folder");
+}
+
+base::Result<Inputs> load_inputs(const InputOptions& options, Context& context) {
+  const bool own = !options.cluster.empty() || !options.profiles.empty();
+  if (options.config.empty() == !own) {
+    return base::input_error("expected either --config FILE, or --cluster FILE with --profiles FOLDER");
+  }
+  if (!options.config.empty()) {
+    YOKE_TRY(plan::JabasWorkspace workspace, plan::load_jabas(options.config));
+    for (const auto& note : workspace.notes) context.log.info("{}", note);
+    return Inputs{std::move(workspace.cluster), std::move(workspace.profiles)};
+  }
+  if (options.cluster.empty()) return base::input_error("expected --cluster FILE beside --profiles");
+  if (options.profiles.empty()) return base::input_error("expected --profiles FOLDER beside --cluster");
+  YOKE_TRY(cluster::Cluster cluster, cluster::load_cluster(options.cluster));
+  YOKE_TRY(profile::ProfileSet profiles, profile::load_profiles(options.profiles));
+  return Inputs{std::move(cluster), std::move(profiles)};
+}
+
+base::Result<AnyProfile> load_any_profile(const std::string& path, Context& context) {
+  AnyProfile found;
+  if (base::is_folder(path)) {
+    if (base::is_file(base::join_path(path, "layers.json"))) {
+      YOKE_TRY(found.graph, profile::load_layers(path));
+    }
+    if (!found.graph || base::is_folder(base::join_path(path, "nodes"))) {
+      YOKE_TRY(found.profiles, profile::load_profiles(path));
+    }
+    return found;
+  }
+  YOKE_TRY(const std::string text, base::read_file(path));
+  if (!base::trim(text).starts_with('{')) {
+    YOKE_TRY(found.graph, profile::pipedream::parse_graph_text(text, path));
+    return found;
+  }
+  YOKE_TRY(plan::JabasWorkspace workspace, plan::load_jabas(path));
+  for (const auto& note : workspace.notes) context.log.info("{}", note);
+  found.profiles = std::move(workspace.profiles);
+  return found;
+}
+
+base::Result<profile::LayerGraph> load_graph(const std::string& path) {
+  if (base::is_folder(path)) return profile::load_layers(path);
+  YOKE_TRY(const std::string text, base::read_file(path));
+  if (base::trim(text).starts_with('{')) return profile::parse_layers_file(text, path);
+  return profile::pipedream::parse_graph_text(text, path);
+}
+
+}  // namespace yoke::cli
