@@ -33,8 +33,8 @@ struct LaneWork {
   bool operator==(const LaneWork&) const = default;
 };
 
-/// Seconds of a step of `vsw` workers: the first round carries the all-reduce and the update, each further round adds
-/// the same. So a lane's time is affine, and never falls, in its rounds.
+/// Seconds of a step of `vsw` workers: each round computes, and the first also carries the all-reduce and the update.
+/// So a lane's time is affine, and never falls, in its rounds; and 0 <= further_round <= first_round.
 struct LaneCost {
   double first_round = 0;
   double further_round = 0;
@@ -68,7 +68,8 @@ class BatchCost {
   virtual const std::vector<int>& local_batch_sizes() const = 0;
   /// The most workers that run at once on a device of the class; 0: the class cannot run this local batch size.
   virtual int max_vsw(int device_class, int lbs) const = 0;
-  /// 1 <= vsw <= max_vsw. Both times are finite and > 0 in their sum.
+  /// 1 <= vsw <= max_vsw. Finite; the first round takes more than no time; what a further round takes does not depend
+  /// on the extent.
   virtual LaneCost lane(int device_class, int lbs, int vsw, Sync sync, Extent extent) const = 0;
   /// The same seconds, by what they are spent on.
   virtual StepParts parts(int device_class, const LaneWork& work, Sync sync, Extent extent) const = 0;

@@ -71,6 +71,12 @@ double ClassLanes::slowest() const {
   return slowest;
 }
 
+double ClassLanes::least_overhead() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const LaneCost& cost : by_vsw_) least = std::min(least, cost.first_round - cost.further_round);
+  return least;
+}
+
 LaneWork ClassLanes::fastest(int workers) const {
   LaneWork best{.lbs = lbs_, .vsw = 1, .ga = workers - 1};
   for (int vsw = 2; vsw <= std::min(workers, vsw_count()); ++vsw) {

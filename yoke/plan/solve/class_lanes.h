@@ -29,6 +29,8 @@ class ClassLanes {
   double candidate_above(double seconds) const;
   /// The largest candidate of all.
   double slowest() const;
+  /// What every step takes besides its rounds, at least.
+  double least_overhead() const;
 
   /// The fastest (vsw, ga) of exactly `workers`; equal times: the smaller vsw, which needs less memory.
   LaneWork fastest(int workers) const;

@@ -80,12 +80,17 @@ class Dealer {
     return smallest(start, enough);
   }
 
+  /// The exact time, given lower_bound().
+  std::optional<double> seconds(double bound) const {
+    if (!reaches(ceiling_)) return std::nullopt;
+    return smallest(bound, [this](double within) { return reaches(within); });
+  }
+
   std::optional<Deal> solve() const {
     const std::optional<double> bound = lower_bound();
-    if (!bound || !reaches(ceiling_)) return std::nullopt;
-    const auto enough = [this](double seconds) { return reaches(seconds); };
-    const double seconds = smallest(*bound, enough);
-    return Deal{.seconds = seconds, .workers = deal(seconds, *bound)};
+    const std::optional<double> exact = bound ? seconds(*bound) : std::nullopt;
+    if (!exact) return std::nullopt;
+    return Deal{.seconds = *exact, .workers = deal(*exact, *bound)};
   }
 
  private:
@@ -222,6 +227,13 @@ class Dealer {
 std::optional<Deal> deal_workers(std::span<const LaneGroup> groups, int workers, double below) {
   if (groups.empty()) return std::nullopt;
   return Dealer(groups, workers, below).solve();
+}
+
+std::optional<double> deal_seconds(std::span<const LaneGroup> groups, int workers, double below) {
+  if (groups.empty()) return std::nullopt;
+  const Dealer dealer(groups, workers, below);
+  const std::optional<double> bound = dealer.lower_bound();
+  return bound ? dealer.seconds(*bound) : std::nullopt;
 }
 
 std::optional<double> least_deal_seconds(std::span<const LaneGroup> groups, int workers, double below) {
