@@ -1,45 +1,62 @@
 #include "yoke/plan/solve/tile.h"
 
+#include <utility>
+
 namespace yoke::plan {
 namespace {
 
-// Two doubles are what every x86-64 and ARMv8 processor handles at once; `<` and `?:` become its min and max
-// instructions, which compilers do not dare to use for loops over doubles.
-using Pair = double __attribute__((vector_size(16)));
+// Vectors of doubles, on which `<` and `?:` become the processor's min and max instructions; compilers do not dare to
+// use those for loops over doubles. Two at once is what every x86-64 and ARMv8 processor can do.
+using Two = double __attribute__((vector_size(16)));
+using Four = double __attribute__((vector_size(32)));
 
-Pair smaller(Pair a, Pair b) {
-  return a < b ? a : b;
-}
-Pair larger(Pair a, Pair b) {
-  return a > b ? a : b;
+// The part of `best` that stays in registers while k runs: four rows of two vectors. A compiler only keeps it there
+// when every index is a constant, hence the folds over integer sequences.
+using Rows = std::make_integer_sequence<int, 4>;
+
+template <typename Vector, int... r>
+[[gnu::always_inline]] inline void multiply_block(const Tile& front, const Tile& back, Tile& best, int row, int column,
+                                                  std::integer_sequence<int, r...> /*rows*/) {
+  Vector* const target[] = {reinterpret_cast<Vector*>(best.row(row + r) + column)...};
+  const double* const factors[] = {front.row(row + r)...};
+  Vector left[] = {target[r][0]...};
+  Vector right[] = {target[r][1]...};
+  for (int k = 0; k < kTileSide; ++k) {
+    const auto* const values = reinterpret_cast<const Vector*>(back.row(k) + column);
+    const Vector back_left = values[0];
+    const Vector back_right = values[1];
+    const Vector front_value[] = {(factors[r][k] - Vector{})...};  // in every element; - 0 changes no number
+    const Vector larger_left[] = {(front_value[r] > back_left ? front_value[r] : back_left)...};
+    const Vector larger_right[] = {(front_value[r] > back_right ? front_value[r] : back_right)...};
+    ((left[r] = left[r] < larger_left[r] ? left[r] : larger_left[r]), ...);
+    ((right[r] = right[r] < larger_right[r] ? right[r] : larger_right[r]), ...);
+  }
+  ((target[r][0] = left[r], target[r][1] = right[r]), ...);
 }
 
-// The part of `best` kept in registers while k runs.
-constexpr int kRows = 4;
-constexpr int kPairs = 2;
+template <typename Vector>
+[[gnu::always_inline]] inline void multiply(const Tile& front, const Tile& back, Tile& best) {
+  constexpr int kColumns = 2 * sizeof(Vector) / sizeof(double);
+  for (int row = 0; row < kTileSide; row += static_cast<int>(Rows::size())) {
+    for (int column = 0; column < kTileSide; column += kColumns) {
+      multiply_block<Vector>(front, back, best, row, column, Rows{});
+    }
+  }
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx")]] void multiply_avx(const Tile& front, const Tile& back, Tile& best) {
+  multiply<Four>(front, back, best);
+}
+#endif
 
 }  // namespace
 
 void bottleneck_product(const Tile& front, const Tile& back, Tile& best) {
-  for (int row = 0; row < kTileSide; row += kRows) {
-    for (int column = 0; column < kTileSide; column += 2 * kPairs) {
-      Pair sum[kRows][kPairs];
-      for (int r = 0; r < kRows; ++r) {
-        for (int p = 0; p < kPairs; ++p) sum[r][p] = reinterpret_cast<const Pair*>(best.row(row + r) + column)[p];
-      }
-      for (int k = 0; k < kTileSide; ++k) {
-        const auto* from = reinterpret_cast<const Pair*>(back.row(k) + column);
-        for (int r = 0; r < kRows; ++r) {
-          const double value = front.row(row + r)[k];
-          const Pair both{value, value};
-          for (int p = 0; p < kPairs; ++p) sum[r][p] = smaller(sum[r][p], larger(both, from[p]));
-        }
-      }
-      for (int r = 0; r < kRows; ++r) {
-        for (int p = 0; p < kPairs; ++p) reinterpret_cast<Pair*>(best.row(row + r) + column)[p] = sum[r][p];
-      }
-    }
-  }
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx")) return multiply_avx(front, back, best);
+#endif
+  multiply<Two>(front, back, best);
 }
 
 }  // namespace yoke::plan
