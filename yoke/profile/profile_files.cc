@@ -1,0 +1,248 @@
+// The text of the files in a profile folder.
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "yoke/base/document.h"
+#include "yoke/base/text.h"
+#include "yoke/profile/profile_folder.h"
+
+namespace yoke::profile {
+namespace {
+
+using base::kCount;
+using base::kNotNegative;
+using base::kPositive;
+using base::Result;
+using base::View;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kVersion = 1;
+constexpr const char* kNodeFormat = "yoke-node-profile";
+constexpr const char* kBucketsFormat = "yoke-buckets";
+constexpr const char* kCommFormat = "yoke-comm";
+constexpr const char* kLayersFormat = "yoke-layers";
+
+ordered_json head(const char* format) {
+  return {{"format", format}, {"version", kVersion}};
+}
+
+std::string finished(const ordered_json& json) {
+  return json.dump(1) + "\n";
+}
+
+ComputeSample read_sample(View view) {
+  ComputeSample sample;
+  sample.vsw = static_cast<int>(view.field("vsw").integer(kCount));
+  sample.total_ms = view.field("total_ms").number(kNotNegative);
+  sample.data_ms = view.field("data_ms").number(kNotNegative);
+  sample.forward_ms = view.field("forward_ms").number(kNotNegative);
+  sample.backward_ms = view.field("backward_ms").number(kNotNegative);
+  sample.update_ms = view.field("update_ms").number(kNotNegative);
+  sample.copy_ms = view.field("copy_ms").number(kNotNegative);
+  sample.bn_sync_ms = view.field("bn_sync_ms").number(kNotNegative);
+  view.done();
+  return sample;
+}
+
+LocalBatchProfile read_local_batch(View view) {
+  LocalBatchProfile measured;
+  if (auto max_vsw = view.find("max_vsw")) measured.max_vsw = static_cast<int>(max_vsw->integer(kCount));
+  if (auto memory = view.find("total_memory")) measured.total_memory = memory->bytes(kPositive);
+  for (View sample : view.field("compute").items()) {
+    measured.compute.push_back(read_sample(sample));
+    const std::size_t count = measured.compute.size();
+    if (count > 1 && measured.compute[count - 1].vsw <= measured.compute[count - 2].vsw) {
+      sample.fail(fmt::format("found vsw {} after {}, expected each once, ascending", measured.compute[count - 1].vsw,
+                              measured.compute[count - 2].vsw));
+    }
+  }
+  view.done();
+  return measured;
+}
+
+ordered_json to_json(int lbs, const LocalBatchProfile& measured) {
+  ordered_json json{{"lbs", lbs}};
+  if (measured.max_vsw) json["max_vsw"] = *measured.max_vsw;
+  if (measured.total_memory) json["total_memory"] = measured.total_memory->count;
+  json["compute"] = ordered_json::array();
+  for (const auto& sample : measured.compute) {
+    json["compute"].push_back({{"vsw", sample.vsw},
+                               {"total_ms", sample.total_ms},
+                               {"data_ms", sample.data_ms},
+                               {"forward_ms", sample.forward_ms},
+                               {"backward_ms", sample.backward_ms},
+                               {"update_ms", sample.update_ms},
+                               {"copy_ms", sample.copy_ms},
+                               {"bn_sync_ms", sample.bn_sync_ms}});
+  }
+  return json;
+}
+
+std::vector<CommPoint> read_points(View list) {
+  std::vector<CommPoint> points;
+  for (View view : list.items()) {
+    points.push_back({view.field("ideal_ms").number(kNotNegative), view.field("measured_ms").number(kNotNegative)});
+    view.done();
+  }
+  return points;
+}
+
+ordered_json to_json(const std::vector<CommPoint>& points) {
+  ordered_json json = ordered_json::array();
+  for (const auto& point : points) json.push_back({{"ideal_ms", point.ideal_ms}, {"measured_ms", point.measured_ms}});
+  return json;
+}
+
+Layer read_layer(View view) {
+  Layer layer;
+  layer.id = view.field("id").text();
+  layer.description = view.text_or("description", "");
+  layer.forward_ms = view.field("forward_ms").number(kNotNegative);
+  layer.backward_ms = view.field("backward_ms").number(kNotNegative);
+  layer.output_bytes.clear();
+  for (View bytes : view.field("output_bytes").items()) layer.output_bytes.push_back(bytes.number(kNotNegative));
+  layer.parameter_bytes = view.field("parameter_bytes").number(kNotNegative);
+  if (auto stage = view.find("stage")) {
+    layer.stage = static_cast<int>(stage->integer({.least = 0, .most = kCount.most}));
+  }
+  view.done();
+  return layer;
+}
+
+}  // namespace
+
+Result<NodeFile> parse_node_file(std::string_view text, const std::string& file) {
+  YOKE_TRY(const base::Document document, base::parse_json(text, file));
+  base::Reader reader(document);
+  View root = reader.root();
+  base::expect_format(root, kNodeFormat, kVersion);
+  NodeFile node;
+  node.model = root.field("model").text();
+  node.profile.node = root.field("node").text();
+  node.profile.device_type = root.field("device_type").text();
+  for (View view : root.field("local_batches").items()) {
+    const int lbs = static_cast<int>(view.field("lbs").integer(kCount));
+    LocalBatchProfile measured = read_local_batch(view);
+    if (!node.profile.by_lbs.emplace(lbs, std::move(measured)).second) {
+      view.fail(fmt::format("the local batch size {} is given twice", lbs));
+    }
+  }
+  root.done();
+  if (!reader.ok()) return reader.error();
+  YOKE_CHECK(validate(node.profile, {.file = file}));
+  return node;
+}
+
+std::string to_node_json(const NodeFile& node) {
+  ordered_json json = head(kNodeFormat);
+  json["model"] = node.model;
+  json["node"] = node.profile.node;
+  json["device_type"] = node.profile.device_type;
+  json["local_batches"] = ordered_json::array();
+  for (const auto& [lbs, measured] : node.profile.by_lbs) json["local_batches"].push_back(to_json(lbs, measured));
+  return finished(json);
+}
+
+Result<BucketsFile> parse_buckets_file(std::string_view text, const std::string& file) {
+  YOKE_TRY(const base::Document document, base::parse_json(text, file));
+  base::Reader reader(document);
+  View root = reader.root();
+  base::expect_format(root, kBucketsFormat, kVersion);
+  BucketsFile buckets;
+  buckets.model = root.field("model").text();
+  View sizes = root.field("mebibytes");
+  for (View size : sizes.items()) buckets.buckets.mebibytes.push_back(size.number(kPositive));
+  if (buckets.buckets.mebibytes.empty()) sizes.fail("found no bucket, expected at least one size in MiB");
+  root.done();
+  if (!reader.ok()) return reader.error();
+  return buckets;
+}
+
+std::string to_buckets_json(const BucketsFile& buckets) {
+  ordered_json json = head(kBucketsFormat);
+  json["model"] = buckets.model;
+  json["mebibytes"] = buckets.buckets.mebibytes;
+  return finished(json);
+}
+
+Result<CommProfile> parse_comm_file(std::string_view text, const std::string& file) {
+  YOKE_TRY(const base::Document document, base::parse_json(text, file));
+  base::Reader reader(document);
+  View root = reader.root();
+  base::expect_format(root, kCommFormat, kVersion);
+  CommProfile comm;
+  comm.intra = read_points(root.field("intra"));
+  comm.inter = read_points(root.field("inter"));
+  root.done();
+  if (!reader.ok()) return reader.error();
+  return comm;
+}
+
+std::string to_comm_json(const CommProfile& comm) {
+  ordered_json json = head(kCommFormat);
+  json["intra"] = to_json(comm.intra);
+  json["inter"] = to_json(comm.inter);
+  return finished(json);
+}
+
+Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& file) {
+  YOKE_TRY(const base::Document document, base::parse_json(text, file));
+  base::Reader reader(document);
+  View root = reader.root();
+  base::expect_format(root, kLayersFormat, kVersion);
+  std::vector<Layer> layers;
+  std::unordered_map<std::string, int> indices;
+  for (View view : root.field("layers").items()) {
+    Layer layer = read_layer(view);
+    if (!indices.emplace(layer.id, static_cast<int>(layers.size())).second) {
+      view.fail(fmt::format("the layer {} is given twice, expected unique ids", base::quote(layer.id)));
+    }
+    layers.push_back(std::move(layer));
+  }
+  const auto index_of = [&](View view) {
+    const std::string id = view.text();
+    const auto found = indices.find(id);
+    if (found == indices.end()) view.fail(fmt::format("there is no layer {}", base::quote(id)));
+    return found == indices.end() ? 0 : found->second;
+  };
+  std::vector<Edge> edges;
+  for (View view : root.field("edges").items()) {
+    const auto ends = view.items();
+    if (ends.size() != 2) {
+      view.fail("found no pair, expected two layer ids: [from, to]");
+      break;
+    }
+    edges.push_back({index_of(ends[0]), index_of(ends[1])});
+  }
+  root.done();
+  if (!reader.ok()) return reader.error();
+  return LayerGraph::make(std::move(layers), std::move(edges), {.file = file});
+}
+
+std::string to_layers_json(const LayerGraph& graph) {
+  ordered_json json = head(kLayersFormat);
+  json["layers"] = ordered_json::array();
+  for (const auto& layer : graph.layers()) {
+    ordered_json entry{{"id", layer.id},
+                       {"description", layer.description},
+                       {"forward_ms", layer.forward_ms},
+                       {"backward_ms", layer.backward_ms},
+                       {"output_bytes", layer.output_bytes},
+                       {"parameter_bytes", layer.parameter_bytes}};
+    if (layer.stage) entry["stage"] = *layer.stage;
+    json["layers"].push_back(std::move(entry));
+  }
+  json["edges"] = ordered_json::array();
+  for (const auto& edge : graph.edges()) {
+    const auto id = [&](int layer) { return graph.layers()[static_cast<std::size_t>(layer)].id; };
+    json["edges"].push_back(ordered_json::array({id(edge.from), id(edge.to)}));
+  }
+  return finished(json);
+}
+
+}  // namespace yoke::profile
