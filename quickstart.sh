@@ -6,5 +6,6 @@ cd "$(dirname "$0")"
 cmake --preset release >/dev/null
 cmake --build --preset release
 echo
-echo "\$ build/release/bin/yoke plan batch --config examples/two-nodes/config.json --gbs 1024"
-build/release/bin/yoke plan batch --config examples/two-nodes/config.json --gbs 1024
+plan=(build/release/bin/yoke plan batch --cluster examples/unlike-gpus/cluster.yaml --profiles examples/unlike-gpus/profiles --gbs 1024)
+echo "\$ ${plan[*]}"
+"${plan[@]}"

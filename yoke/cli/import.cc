@@ -42,13 +42,15 @@ class OutputFolder {
   static base::Result<OutputFolder> make(const std::string& path) {
     std::error_code code;
     if (fs::exists(path, code) && !(fs::is_directory(path, code) && fs::is_empty(path, code))) {
-      return base::input_error("is there already and not an empty folder; choose another name or remove it", {.file = path});
+      return base::input_error("is there already and not an empty folder; choose another name or remove it",
+                               {.file = path});
     }
     OutputFolder folder(path, fmt::format("{}.partial-{}", path, ::getpid()));
     YOKE_CHECK(base::make_folder(folder.partial_));
     return folder;
   }
-  OutputFolder(OutputFolder&& other) noexcept : path_(std::move(other.path_)), partial_(std::exchange(other.partial_, "")) {}
+  OutputFolder(OutputFolder&& other) noexcept
+      : path_(std::move(other.path_)), partial_(std::exchange(other.partial_, "")) {}
   OutputFolder& operator=(OutputFolder&&) = delete;
   ~OutputFolder() {
     std::error_code ignored;
@@ -61,7 +63,8 @@ class OutputFolder {
   base::Status commit() {
     std::error_code code;
     fs::rename(partial_, path_, code);  // replaces an empty folder
-    if (code) return base::peer_error(fmt::format("cannot move the import into place: {}", code.message()), {.file = path_});
+    if (code)
+      return base::peer_error(fmt::format("cannot move the import into place: {}", code.message()), {.file = path_});
     partial_.clear();
     return {};
   }
@@ -77,7 +80,8 @@ base::Status finish(const ImportOptions& options, const Report& report, Context&
     print_json(context, {{"out", options.out}, {"written", report.written}, {"ignored", report.notes}});
     return {};
   }
-  for (const auto& name : report.written) context.out << fmt::format("wrote    {}\n", name.empty() ? options.out : base::join_path(options.out, name));
+  for (const auto& name : report.written)
+    context.out << fmt::format("wrote    {}\n", name.empty() ? options.out : base::join_path(options.out, name));
   for (const auto& note : report.notes) context.out << fmt::format("note     {}\n", note);
   return {};
 }
@@ -89,8 +93,9 @@ base::Result<cluster::Cluster> initial_cluster(const cluster::Cluster& all, cons
   std::vector<cluster::Node> nodes;
   for (const auto& [worker, gpus] : gpus_of_worker) {
     if (worker < 0 || static_cast<std::size_t>(worker) >= all.nodes().size()) {
-      return base::input_error(fmt::format("found worker {}, but there are {} available servers", worker, all.nodes().size()),
-                               {.file = path, .field = std::to_string(worker)});
+      return base::input_error(
+          fmt::format("found worker {}, but there are {} available servers", worker, all.nodes().size()),
+          {.file = path, .field = std::to_string(worker)});
     }
     cluster::Node node = all.nodes()[static_cast<std::size_t>(worker)];
     if (gpus > node.devices) {
@@ -180,7 +185,8 @@ base::Status import_pipedream(const ImportOptions& options, Context& context) {
     if (files.partition) {
       const std::string model = files.driver ? plan::model_name_of(*files.driver) : "unknown";
       const std::int64_t lbs = files.driver ? files.driver->batch_size.value_or(64) : 64;
-      if (!files.driver) report.notes.emplace_back("no driver file: plan.json says local batch 64 of an unknown model on localhost");
+      if (!files.driver)
+        report.notes.emplace_back("no driver file: plan.json says local batch 64 of an unknown model on localhost");
       YOKE_TRY(const plan::Plan plan, plan::plan_of(*files.partition, files.graph, cluster, model, lbs));
       YOKE_CHECK(base::publish_file(out.file("plan.json"), plan::to_json(plan)));
       report.written.emplace_back("plan.json");
@@ -217,7 +223,8 @@ void add_import(CLI::App& app, Action& chosen) {
   constexpr const char* kFolder = "folder to make";
   for (const char* name : {"jabas", "iidp"}) {
     CLI::App* command = add_command<ImportOptions>(
-        *group, chosen, name, fmt::format("{} config JSON and the profile folders it names", name == std::string("jabas") ? "JABAS" : "IIDP"),
+        *group, chosen, name,
+        fmt::format("{} config JSON and the profile folders it names", name == std::string("jabas") ? "JABAS" : "IIDP"),
         [](CLI::App& parser, ImportOptions& options) {
           parser.add_option("config", options.files, "config JSON")->required()->expected(1);
           parser.add_option("--initial", options.initial, "JABAS initial GPU config JSON");
@@ -228,7 +235,8 @@ void add_import(CLI::App& app, Action& chosen) {
   }
   add_command<ImportOptions>(*group, chosen, "pipedream", "PipeDream graph.txt, partition config JSON and driver YAML",
                              declare("any of graph.txt, partition JSON, driver YAML", kFolder), import_pipedream);
-  add_command<ImportOptions>(*group, chosen, "hostfile", "an MPI or Horovod hostfile", declare("hostfile", "cluster file to write"), import_hostfile);
+  add_command<ImportOptions>(*group, chosen, "hostfile", "an MPI or Horovod hostfile",
+                             declare("hostfile", "cluster file to write"), import_hostfile);
 }
 
 }  // namespace yoke::cli

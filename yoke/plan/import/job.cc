@@ -28,7 +28,8 @@ LrSpec lr_of(const Driver& driver, std::int64_t epochs, std::vector<std::string>
     lr.policy = LrPolicy::kExponential;
     lr.gamma = 0.97;
   } else {
-    notes.push_back(fmt::format("learning_rate_policy {} is not known here: the rate stays constant", base::quote(policy)));
+    notes.push_back(
+        fmt::format("learning_rate_policy {} is not known here: the rate stays constant", base::quote(policy)));
   }
   if (driver.lr_warmup.value_or(false)) {
     notes.push_back("lr_warmup lasts 5 epochs in PipeDream: set lr.warmup_steps to 5 times the steps of an epoch");
@@ -62,7 +63,8 @@ double compute_seconds(const profile::LayerGraph& graph, int stage) {
 }
 
 bool has_stages(const profile::LayerGraph& graph) {
-  return std::any_of(graph.layers().begin(), graph.layers().end(), [](const auto& layer) { return layer.stage.has_value(); });
+  return std::any_of(graph.layers().begin(), graph.layers().end(),
+                     [](const auto& layer) { return layer.stage.has_value(); });
 }
 
 }  // namespace
@@ -91,7 +93,8 @@ ImportedJob job_of(const JabasWorkspace& workspace) {
   } else {
     const auto sizes = workspace.profiles.local_batch_sizes();
     job.batch.global = static_cast<std::int64_t>(sizes.empty() ? 1 : sizes.front()) * workspace.cluster.device_count();
-    imported.notes.push_back(fmt::format("the config names no batch: job.yaml says global {}, edit `batch`", job.batch.global));
+    imported.notes.push_back(
+        fmt::format("the config names no batch: job.yaml says global {}, edit `batch`", job.batch.global));
   }
   return imported;
 }
@@ -105,7 +108,9 @@ ImportedJob job_of(const Driver& driver, const std::optional<Partition>& partiti
   ImportedJob imported;
   Job& job = imported.job;
   job.model.name = model_name_of(driver);
-  job.data.name = driver.synthetic_data.value_or(false) ? "synthetic" : driver.model_type == "translation" ? "wmt16" : "imagenet";
+  job.data.name = driver.synthetic_data.value_or(false) ? "synthetic"
+                  : driver.model_type == "translation"  ? "wmt16"
+                                                        : "imagenet";
   job.data.path = driver.data_dir;
   const std::int64_t local = driver.batch_size.value_or(64);
   if (!driver.batch_size) imported.notes.push_back("batch_size is not given: job.yaml says local 64, edit `batch`");
@@ -123,7 +128,8 @@ ImportedJob job_of(const Driver& driver, const std::optional<Partition>& partiti
     job.parallel.plan = "plan.json";
   }
   if (!partition && driver.config_file) {
-    imported.notes.push_back(fmt::format("config_file {} was not given to the import: the job is data parallel", base::quote(*driver.config_file)));
+    imported.notes.push_back(fmt::format("config_file {} was not given to the import: the job is data parallel",
+                                         base::quote(*driver.config_file)));
   }
   return imported;
 }
@@ -146,7 +152,8 @@ base::Result<Plan> plan_of(const Partition& partition, const std::optional<profi
       return base::input_error(fmt::format("stage {} has no {}", number, by_layers ? "layer in the graph" : "module"));
     }
     if (by_layers) stage.seconds = compute_seconds(*graph, number);
-    for (const int rank : partition.ranks_of_stage[i]) stage.devices.push_back(devices.at(static_cast<std::size_t>(rank)));
+    for (const int rank : partition.ranks_of_stage[i])
+      stage.devices.push_back(devices.at(static_cast<std::size_t>(rank)));
     if (!partition.warmup_of_stage.empty()) stage.warmup = partition.warmup_of_stage[i];
     lane.stages.push_back(std::move(stage));
   }

@@ -1,0 +1,389 @@
+// `yoke plan pipeline`: cuts a layer graph into pipeline stages, by our cost model or by PipeDream's.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cli/inputs.h"
+#include "yoke/cli/plan.h"
+#include "yoke/cli/table.h"
+#include "yoke/cluster/cluster_file.h"
+#include "yoke/plan/solve/overlap.h"
+#include "yoke/plan/solve/pipedream.h"
+
+namespace yoke::cli {
+namespace {
+
+using Align = Table::Align;
+
+struct PipelineOptions {
+  std::string profile;
+  std::vector<int> devices;
+  std::vector<std::string> bandwidths;
+  std::string cluster;
+  std::string profiled_on;
+  std::string memory;
+  bool straight = false;
+  bool fewer = false;
+  double compression = 0;  // 0: not given
+  std::string cost = "overlap";
+  std::string schedule = "1f1b-flush";
+  int micro_batches = 8;
+  int lbs = 0;  // 0: not given
+  std::string out;
+};
+
+/// What both solvers answer, as the user sees it.
+struct Answer {
+  struct Stage {
+    std::vector<std::string> layers;
+    int replicas = 1;
+    double seconds = 0;
+    std::string type;   // device type; empty when all are alike
+    std::string bound;  // what the stage's time is spent on
+    double memory_bytes = 0;
+    std::vector<cluster::DeviceId> devices;
+  };
+  double seconds_per_minibatch = 0;
+  double data_parallel_seconds = 0;
+  double single_seconds = 0;
+  int states = 0;
+  std::vector<Stage> stages;
+  std::vector<int> stage_of;
+  std::string reduction;
+};
+
+base::Error option_error(std::string option, std::string message) {
+  return base::input_error(std::move(message), {.field = std::move(option)});
+}
+
+std::vector<std::string> names_of(const profile::LayerGraph& graph, const std::vector<int>& layers) {
+  std::vector<std::string> names;
+  for (const int layer : layers) names.push_back(graph.layers()[static_cast<std::size_t>(layer)].id);
+  return names;
+}
+
+struct Level {
+  int machines = 1;
+  double bytes_per_s = 0;
+};
+
+/// --devices and --bandwidth, innermost level first.
+base::Result<std::vector<Level>> parse_levels(const PipelineOptions& options) {
+  if (options.devices.empty())
+    return option_error(
+        "--devices", "expected the machines of each level, innermost first, e.g. 4,4 for four nodes of four devices");
+  if (options.devices.size() != options.bandwidths.size()) {
+    return option_error("--bandwidth", fmt::format("found {} bandwidths for {} levels of --devices, expected one each",
+                                                   options.bandwidths.size(), options.devices.size()));
+  }
+  std::vector<Level> levels;
+  for (std::size_t i = 0; i < options.devices.size(); ++i) {
+    if (options.devices[i] < 1 || options.devices[i] > 100'000)
+      return option_error("--devices", fmt::format("found {}, expected 1 to 100000 machines", options.devices[i]));
+    const auto bandwidth = base::parse_bandwidth(options.bandwidths[i]);
+    if (!bandwidth.ok()) return option_error("--bandwidth", bandwidth.error().message);
+    if (bandwidth->bytes_per_s <= 0)
+      return option_error("--bandwidth", "found 0, expected more than 0 bytes per second");
+    levels.push_back({options.devices[i], bandwidth->bytes_per_s});
+  }
+  return levels;
+}
+
+base::Result<std::optional<double>> parse_memory(const PipelineOptions& options) {
+  if (options.memory.empty()) return std::optional<double>();
+  const auto bytes = base::parse_bytes(options.memory);
+  if (!bytes.ok()) return option_error("--memory", bytes.error().message);
+  return std::optional(static_cast<double>(bytes->count));
+}
+
+base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, const PipelineOptions& options) {
+  if (!options.cluster.empty())
+    return option_error(
+        "--cluster",
+        "PipeDream's cost model knows equal devices only; use --devices and --bandwidth, or --cost overlap");
+  plan::PipedreamOptions request{.straight = options.straight, .fewer = options.fewer};
+  YOKE_TRY(const auto levels, parse_levels(options));
+  for (const auto& level : levels) request.levels.push_back({level.machines, level.bytes_per_s});
+  YOKE_TRY(request.memory_bytes, parse_memory(options));
+  if (options.compression != 0) request.compression = options.compression;
+  YOKE_TRY(const plan::PipedreamResult result, plan::solve_pipedream(graph, request));
+  Answer answer{.seconds_per_minibatch = result.seconds_per_minibatch,
+                .data_parallel_seconds = result.data_parallel_seconds,
+                .single_seconds = result.single_seconds,
+                .states = result.states,
+                .stage_of = result.stage_of,
+                .reduction = result.reduction.describe()};
+  int next = 0;
+  for (const auto& stage : result.stages) {
+    Answer::Stage shown{.layers = names_of(graph, stage.layers), .replicas = stage.replicas, .seconds = stage.seconds};
+    for (int i = 0; i < stage.replicas; ++i, ++next) {
+      const int per_node = levels.front().machines;
+      shown.devices.push_back({fmt::format("node{}", next / per_node), next % per_node});
+    }
+    answer.stages.push_back(std::move(shown));
+  }
+  return answer;
+}
+
+base::Result<plan::PipelineSchedule> parse_schedule(const std::string& name) {
+  const std::vector<std::string> names{"gpipe", "1f1b-flush", "1f1b-stash"};
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    return option_error("--schedule", fmt::format("found {}, expected {}{}", base::quote(name), base::join_words(names),
+                                                  base::did_you_mean(name, names)));
+  }
+  return static_cast<plan::PipelineSchedule>(found - names.begin());
+}
+
+/// A group of equal nodes for the solver, and which nodes they are.
+struct NodeGroup {
+  plan::DeviceGroup group;
+  std::vector<std::string> nodes;
+};
+
+/// How fast a device of the node is relative to the one the profile was taken on.
+base::Result<double> relative_speed(const cluster::Node& node, const std::optional<cluster::Node>& reference) {
+  if (!reference || reference->type == node.type) return node.speed;
+  if (!node.tflops || !reference->tflops) {
+    return base::input_error(
+        fmt::format("the speed of {} relative to {} is not known; give `tflops` of both in the cluster file", node.type,
+                    reference->type),
+        {.field = node.name});
+  }
+  return node.speed * *node.tflops / *reference->tflops;
+}
+
+base::Result<std::vector<NodeGroup>> groups_of(const cluster::Cluster& cluster, const PipelineOptions& options) {
+  std::optional<cluster::Node> reference;
+  for (const auto& node : cluster.nodes()) {
+    const bool asked = !options.profiled_on.empty() && node.type == options.profiled_on;
+    const bool faster =
+        options.profiled_on.empty() && (!reference || node.tflops.value_or(0) > reference->tflops.value_or(0));
+    if (asked || faster) reference = node;
+  }
+  if (!reference)
+    return option_error("--profiled-on",
+                        fmt::format("found {}, but the cluster has {}", base::quote(options.profiled_on),
+                                    base::join_words(cluster.types())));
+  YOKE_TRY(const auto memory, parse_memory(options));
+  std::vector<NodeGroup> groups;
+  for (const auto& node : cluster.nodes()) {
+    if (!node.intra_bandwidth && node.devices > 1)
+      return base::input_error("`intra_bandwidth` is missing in the cluster file", {.field = node.name});
+    if (!node.inter_bandwidth && cluster.nodes().size() > 1)
+      return base::input_error("`inter_bandwidth` is missing in the cluster file", {.field = node.name});
+    plan::DeviceGroup group{.type = node.type, .devices_per_node = node.devices};
+    YOKE_TRY(group.speed, relative_speed(node, reference));
+    if (node.memory) group.memory_bytes = static_cast<double>(node.memory->count);
+    if (memory) group.memory_bytes = memory;
+    // A bandwidth that nothing uses (one device, one node) stands in for the other.
+    group.intra_bytes_per_s =
+        node.intra_bandwidth.value_or(node.inter_bandwidth.value_or(base::Bandwidth{1})).bytes_per_s;
+    group.inter_bytes_per_s =
+        node.inter_bandwidth.value_or(node.intra_bandwidth.value_or(base::Bandwidth{1})).bytes_per_s;
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const NodeGroup& each) {
+      const auto& g = each.group;
+      return g.type == group.type && g.devices_per_node == group.devices_per_node && g.speed == group.speed &&
+             g.memory_bytes == group.memory_bytes && g.intra_bytes_per_s == group.intra_bytes_per_s &&
+             g.inter_bytes_per_s == group.inter_bytes_per_s;
+    });
+    if (same == groups.end()) {
+      groups.push_back({group, {node.name}});
+    } else {
+      ++same->group.nodes;
+      same->nodes.push_back(node.name);
+    }
+  }
+  return groups;
+}
+
+/// --devices and --bandwidth as one group: nodes of the innermost level, joined by the slowest of the outer ones.
+base::Result<std::vector<NodeGroup>> groups_of(const PipelineOptions& options) {
+  YOKE_TRY(const auto levels, parse_levels(options));
+  NodeGroup only{.group = {.devices_per_node = levels[0].machines,
+                           .intra_bytes_per_s = levels[0].bytes_per_s,
+                           .inter_bytes_per_s = levels[0].bytes_per_s}};
+  YOKE_TRY(only.group.memory_bytes, parse_memory(options));
+  for (std::size_t i = 1; i < levels.size(); ++i) {
+    only.group.nodes *= levels[i].machines;
+    only.group.inter_bytes_per_s =
+        i == 1 ? levels[i].bytes_per_s : std::min(only.group.inter_bytes_per_s, levels[i].bytes_per_s);
+  }
+  for (int i = 0; i < only.group.nodes; ++i) only.nodes.push_back(fmt::format("node{}", i));
+  return std::vector{only};
+}
+
+base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const PipelineOptions& options) {
+  if (options.straight)
+    return option_error("--straight", "belongs to --cost pipedream; our cost model chooses the replicas itself");
+  if (options.compression != 0)
+    return option_error("--compression", "belongs to --cost pipedream; our cost model counts transfers as they are");
+  plan::OverlapOptions request{.micro_batches = options.micro_batches, .may_idle = options.fewer};
+  YOKE_TRY(request.schedule, parse_schedule(options.schedule));
+  std::vector<NodeGroup> groups;
+  if (!options.cluster.empty()) {
+    if (!options.devices.empty())
+      return option_error("--devices", "expected either --cluster or --devices with --bandwidth");
+    YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options.cluster));
+    YOKE_TRY(groups, groups_of(cluster, options));
+  } else {
+    YOKE_TRY(groups, groups_of(options));
+  }
+  for (const auto& each : groups) request.groups.push_back(each.group);
+  YOKE_TRY(const plan::OverlapResult result, plan::solve_overlap(graph, request));
+  Answer answer{.seconds_per_minibatch = result.seconds_per_minibatch,
+                .data_parallel_seconds = result.data_parallel_seconds,
+                .single_seconds = result.single_seconds,
+                .states = result.states,
+                .stage_of = result.stage_of,
+                .reduction = result.reduction.describe()};
+  for (const auto& stage : result.stages) {
+    const NodeGroup& group = groups[static_cast<std::size_t>(stage.group)];
+    Answer::Stage shown{.layers = names_of(graph, stage.layers),
+                        .replicas = stage.replicas,
+                        .seconds = stage.seconds,
+                        .type = group.group.type,
+                        .bound = stage.seconds <= stage.compute_seconds      ? "compute"
+                                 : stage.seconds <= stage.all_reduce_seconds ? "all-reduce"
+                                                                             : "transfers",
+                        .memory_bytes = stage.memory_bytes};
+    for (int i = stage.first_device; i < stage.first_device + stage.replicas; ++i) {
+      shown.devices.push_back(
+          {group.nodes[static_cast<std::size_t>(i / group.group.devices_per_node)], i % group.group.devices_per_node});
+    }
+    answer.stages.push_back(std::move(shown));
+  }
+  return answer;
+}
+
+Json to_json(const Answer& answer, const profile::LayerGraph& graph, const std::string& cost, double solve_seconds) {
+  Json stages = Json::array();
+  for (const auto& stage : answer.stages) {
+    Json shown{{"layers", stage.layers}, {"replicas", stage.replicas}, {"seconds", stage.seconds}};
+    if (!stage.bound.empty()) {
+      shown["bound"] = stage.bound;
+      shown["device_type"] = stage.type;
+      shown["memory_bytes"] = stage.memory_bytes;
+    }
+    stages.push_back(std::move(shown));
+  }
+  Json stage_of = Json::object();
+  for (std::size_t i = 0; i < answer.stage_of.size(); ++i) stage_of[graph.layers()[i].id] = answer.stage_of[i];
+  Json json{{"seconds_per_minibatch", answer.seconds_per_minibatch},
+            {"data_parallel_seconds", answer.data_parallel_seconds},
+            {"single_seconds", answer.single_seconds},
+            {"stages", std::move(stages)},
+            {"stage_of", std::move(stage_of)},
+            {"cost", cost},
+            {"states", answer.states},
+            {"solve_seconds", solve_seconds}};
+  if (!answer.reduction.empty()) json["reduction"] = answer.reduction;
+  return json;
+}
+
+void print(const Answer& answer, double solve_seconds, std::ostream& out) {
+  double slowest = 0;
+  for (const auto& stage : answer.stages) slowest = std::max(slowest, stage.seconds / stage.replicas);
+  const bool ours = !answer.stages.empty() && !answer.stages.front().bound.empty();
+  std::vector<Table::Column> columns{{"stage", Align::kRight},
+                                     {"layers", Align::kRight},
+                                     {"from"},
+                                     {"to"},
+                                     {"devices", Align::kRight},
+                                     {ours ? "per minibatch" : "compute", Align::kRight}};
+  if (ours) columns.insert(columns.end(), {{"bound by"}, {"memory", Align::kRight}, {"on"}});
+  Table table(columns);
+  for (std::size_t i = 0; i < answer.stages.size(); ++i) {
+    const auto& stage = answer.stages[i];
+    std::vector<std::string> row{
+        std::to_string(i),   std::to_string(stage.layers.size()), stage.layers.front(),
+        stage.layers.back(), std::to_string(stage.replicas),      base::format_seconds(stage.seconds)};
+    if (ours)
+      row.insert(row.end(), {stage.bound, base::format(base::Bytes{static_cast<std::int64_t>(stage.memory_bytes)}),
+                             stage.type.empty() ? stage.devices.front().to_string() + "..." : stage.type});
+    table.add(std::move(row));
+  }
+  out << table.to_string();
+  if (!answer.reduction.empty()) out << answer.reduction << "\n";
+  const double time = answer.seconds_per_minibatch;
+  out << fmt::format(
+      "\npredicted      {} a minibatch\ndata parallel  {} ({:.2f}x as long)\none device     {} ({:.2f}x as long)\n{} "
+      "cuts considered, solved in {}\n",
+      base::format_seconds(time), base::format_seconds(answer.data_parallel_seconds),
+      answer.data_parallel_seconds / time, base::format_seconds(answer.single_seconds), answer.single_seconds / time,
+      answer.states, base::format_seconds(solve_seconds));
+}
+
+plan::Plan to_plan(const Answer& answer, const PipelineOptions& options) {
+  const int workers = options.cost == "pipedream" ? answer.stages.front().replicas : options.micro_batches;
+  plan::PipelineLane lane{.schedule = options.cost == "pipedream" ? "1f1b-stash" : options.schedule,
+                          .workers = workers};
+  for (const auto& stage : answer.stages)
+    lane.stages.push_back({.layers = stage.layers, .devices = stage.devices, .seconds = stage.seconds});
+  plan::Plan plan{.model = options.profile,
+                  .gbs = static_cast<std::int64_t>(workers) * options.lbs,
+                  .lbs = options.lbs,
+                  .step_seconds = answer.seconds_per_minibatch * workers,
+                  .cost_model = options.cost};
+  plan.pipeline_lanes.push_back(std::move(lane));
+  return plan;
+}
+
+base::Status run_pipeline(const PipelineOptions& options, Context& context) {
+  const std::vector<std::string> costs{"overlap", "pipedream"};
+  if (std::find(costs.begin(), costs.end(), options.cost) == costs.end()) {
+    return option_error("--cost", fmt::format("found {}, expected overlap or pipedream{}", base::quote(options.cost),
+                                              base::did_you_mean(options.cost, costs)));
+  }
+  if (!options.out.empty() && options.lbs < 1)
+    return option_error("--lbs", "expected the minibatch size of the profile, which --out puts into the plan");
+  YOKE_TRY(const profile::LayerGraph graph, load_graph(options.profile));
+  const base::Instant started = context.clock.now();
+  YOKE_TRY(const Answer answer,
+           options.cost == "pipedream" ? solve_like_pipedream(graph, options) : solve_with_overlap(graph, options));
+  const double solve_seconds = base::to_seconds(context.clock.now() - started);
+  if (!options.out.empty()) YOKE_CHECK(save_plan(to_plan(answer, options), options.out, context));
+  if (context.json) {
+    print_json(context, to_json(answer, graph, options.cost, solve_seconds));
+  } else {
+    print(answer, solve_seconds, context.out);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_plan_pipeline(CLI::App& group, Action& chosen) {
+  add_command<PipelineOptions>(
+      group, chosen, "pipeline", "cut a layer graph into pipeline stages",
+      [](CLI::App& command, PipelineOptions& options) {
+        command.add_option("--profile", options.profile, "PipeDream graph.txt, layers.json or its folder")->required();
+        command.add_option("--devices", options.devices, "machines of each level, innermost first, e.g. 4,4")
+            ->delimiter(',');
+        command.add_option("--bandwidth", options.bandwidths, "bandwidth of each level, e.g. 15e9,10Gbit/s")
+            ->delimiter(',');
+        command.add_option("--cluster", options.cluster, "unlike devices, instead of --devices (--cost overlap)");
+        command.add_option("--profiled-on", options.profiled_on,
+                           "device type the profile was taken on (default: the fastest)");
+        command.add_option("--memory", options.memory, "memory of a device, e.g. 16GB (default: no limit)");
+        command.add_flag("--straight", options.straight, "one device per stage (--cost pipedream)");
+        command.add_flag("--fewer", options.fewer, "leave devices unused where that is faster");
+        command
+            .add_option("--compression", options.compression, "divide activation transfers by this (--cost pipedream)")
+            ->check(CLI::PositiveNumber);
+        command.add_option("--cost", options.cost, "overlap: ours; pipedream: as PipeDream's optimizer")
+            ->capture_default_str();
+        command.add_option("--schedule", options.schedule, "gpipe, 1f1b-flush or 1f1b-stash (--cost overlap)")
+            ->capture_default_str();
+        command.add_option("--micro-batches", options.micro_batches, "minibatches of a step (--cost overlap)")
+            ->capture_default_str();
+        command.add_option("--lbs", options.lbs, "minibatch size of the profile, for --out");
+        command.add_option("--out", options.out, "write the plan file here");
+      },
+      run_pipeline);
+}
+
+}  // namespace yoke::cli

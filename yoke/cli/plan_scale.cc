@@ -1,0 +1,203 @@
+// `yoke plan scale`: which devices the next epoch should run on, by forecast, time and price.
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "yoke/adapt/forecaster.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cli/inputs.h"
+#include "yoke/cli/plan.h"
+#include "yoke/cli/table.h"
+#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/solve/scale.h"
+
+namespace yoke::cli {
+namespace {
+
+struct ScaleOptions {
+  InputOptions inputs;
+  std::int64_t gbs = 0;
+  std::int64_t samples = 0;
+  int interval = 100;
+  std::vector<double> trajectory;
+  std::vector<std::string> history;
+  std::int64_t min = 1;
+  std::int64_t max = adapt::BatchBounds::kLargest;
+  std::vector<std::string> present;
+  std::string move_time = "0s";
+  std::string objective = "time";
+  std::string deadline;
+  double budget = 0;
+  int unit = 1;
+};
+
+base::Error option_error(std::string option, std::string message) {
+  return base::input_error(std::move(message), {.field = std::move(option)});
+}
+
+/// `name:number`, the form of --history and --present.
+struct Pair {
+  std::string name;
+  std::int64_t number = 0;
+};
+
+base::Result<Pair> parse_pair(const std::string& option, const std::string& text, std::string_view example) {
+  const auto colon = text.rfind(':');
+  const auto number = base::parse_integer(colon == std::string::npos ? "" : text.substr(colon + 1));
+  if (!number.ok() || colon == 0)
+    return option_error(option, fmt::format("found {}, expected {}", base::quote(text), example));
+  return Pair{text.substr(0, colon), *number};
+}
+
+/// The batches of the coming epoch: as given, or forecast from the past.
+base::Result<std::vector<double>> trajectory_of(const ScaleOptions& options) {
+  if (!options.trajectory.empty() && !options.history.empty())
+    return option_error("--history", "expected either --trajectory or --history");
+  if (!options.trajectory.empty()) return options.trajectory;
+  std::vector<adapt::BatchPoint> history;
+  for (const auto& text : options.history) {
+    YOKE_TRY(const Pair pair, parse_pair("--history", text, "step:batch pairs such as 100:256,200:282"));
+    const auto step = base::parse_integer(pair.name);
+    if (!step.ok()) return option_error("--history", step.error().message);
+    history.push_back({.step = *step, .gbs = pair.number});
+  }
+  const adapt::EpochStart epoch{.step = history.empty() ? 0 : history.back().step,
+                                .gbs = options.gbs,
+                                .samples = options.samples,
+                                .interval = options.interval};
+  return adapt::forecast_epoch(history, epoch, {.bounds = {.min = options.min, .max = options.max}});
+}
+
+base::Result<plan::ScaleRequest> to_request(const ScaleOptions& options) {
+  plan::ScaleRequest request{.samples = options.samples, .interval = options.interval, .unit = options.unit};
+  YOKE_TRY(request.trajectory, trajectory_of(options));
+  for (const auto& text : options.present) {
+    YOKE_TRY(const Pair pair, parse_pair("--present", text, "node:devices pairs such as node0:4,node1:2"));
+    if (pair.number < 1 || pair.number > 1'000'000)
+      return option_error("--present",
+                          fmt::format("found {} devices on {}, expected at least 1", pair.number, pair.name));
+    request.present.push_back({pair.name, static_cast<int>(pair.number)});
+  }
+  const auto move = base::parse_duration(options.move_time);
+  if (!move.ok()) return option_error("--move-time", move.error().message);
+  request.move_seconds = base::to_seconds(*move);
+  const bool by_cost = options.objective == "cost";
+  if (!by_cost && options.objective != "time")
+    return option_error("--objective", fmt::format("found {}, expected time or cost", base::quote(options.objective)));
+  if (by_cost) {
+    if (options.deadline.empty())
+      return option_error("--deadline", "objective cost needs a deadline for the epoch, e.g. 20min");
+    if (options.budget != 0) return option_error("--budget", "belongs to objective time");
+    const auto deadline = base::parse_duration(options.deadline);
+    if (!deadline.ok()) return option_error("--deadline", deadline.error().message);
+    request.goal = plan::ScaleGoal::kLowestCostWithinDeadline;
+    request.deadline_seconds = base::to_seconds(*deadline);
+  } else {
+    if (!options.deadline.empty()) return option_error("--deadline", "belongs to objective cost");
+    if (options.budget != 0) {
+      request.goal = plan::ScaleGoal::kShortestTimeWithinBudget;
+      request.budget = options.budget;
+    }
+  }
+  return request;
+}
+
+Json to_json(const plan::ScaleOption& option) {
+  Json nodes = Json::array();
+  for (const auto& use : option.nodes) nodes.push_back({{"node", use.node}, {"devices", use.devices}});
+  Json json{{"nodes", std::move(nodes)}, {"epoch_seconds", option.seconds}};
+  if (option.cost) json["epoch_cost"] = *option.cost;
+  return json;
+}
+
+std::string describe(const plan::ScaleOption& option) {
+  std::vector<std::string> uses;
+  for (const auto& use : option.nodes) uses.push_back(fmt::format("{} x{}", use.node, use.devices));
+  // A long list says less than its length.
+  if (uses.size() > 8) {
+    const auto more = uses.size() - 8;
+    uses.resize(8);
+    uses.push_back(fmt::format("{} more nodes", more));
+  }
+  return base::join_words(uses);
+}
+
+void print(const plan::ScaleDecision& decision, const plan::ScaleRequest& request, double solve_seconds,
+           std::ostream& out) {
+  std::string batches;
+  for (std::size_t i = 0; i < request.trajectory.size() && i < 12; ++i)
+    batches += fmt::format("{}{:.0f}", i == 0 ? "" : " ", request.trajectory[i]);
+  out << fmt::format("batches expected over the epoch: {}{}\n\n", batches,
+                     request.trajectory.size() > 12 ? fmt::format(" ... ({} in all)", request.trajectory.size()) : "");
+  using Align = Table::Align;
+  Table table({{""}, {"epoch", Align::kRight}, {"cost", Align::kRight}, {"devices"}});
+  const auto add = [&](std::string_view what, const plan::ScaleOption& option) {
+    table.add({std::string(what), base::format_seconds(option.seconds),
+               option.cost ? fmt::format("${:.2f}", *option.cost) : "-", describe(option)});
+  };
+  if (decision.stay) add("stay", *decision.stay);
+  if (decision.move || !decision.stay) add(decision.stay ? "move" : "use", decision.chosen);
+  out << table.to_string();
+  out << fmt::format("\n{}; {} of {:.0f} candidates solved in {}, {}\n",
+                     decision.move   ? "moving pays"
+                     : decision.stay ? "staying is best"
+                                     : "best choice",
+                     decision.solved, decision.candidates, base::format_seconds(solve_seconds),
+                     decision.proven ? "proven optimal" : "search cut short");
+}
+
+base::Status run_scale(const ScaleOptions& options, Context& context) {
+  YOKE_TRY(const plan::ScaleRequest request, to_request(options));
+  YOKE_TRY(const Inputs inputs, load_inputs(options.inputs, context));
+  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
+  const base::Instant started = context.clock.now();
+  YOKE_TRY(const plan::ScaleDecision decision, plan::decide_scale(cost, request));
+  const double solve_seconds = base::to_seconds(context.clock.now() - started);
+  if (!context.json) {
+    print(decision, request, solve_seconds, context.out);
+    return {};
+  }
+  Json json{{"move", decision.move}, {"chosen", to_json(decision.chosen)}};
+  if (decision.stay) json["stay"] = to_json(*decision.stay);
+  json["trajectory"] = request.trajectory;
+  json["candidates"] = decision.candidates;
+  json["solved"] = decision.solved;
+  json["proven"] = decision.proven;
+  json["solve_seconds"] = solve_seconds;
+  print_json(context, json);
+  return {};
+}
+
+}  // namespace
+
+void add_plan_scale(CLI::App& group, Action& chosen) {
+  add_command<ScaleOptions>(
+      group, chosen, "scale", "choose the devices of the next epoch by time or cost",
+      [](CLI::App& command, ScaleOptions& options) {
+        options.inputs.declare(command);
+        command.add_option("--gbs", options.gbs, "global batch size in force")->required();
+        command.add_option("--samples", options.samples, "samples of an epoch")->required();
+        command.add_option("--interval", options.interval, "steps between two decisions of the batch policy")
+            ->capture_default_str();
+        command.add_option("--trajectory", options.trajectory, "batches expected, one per interval, e.g. 256,282,310")
+            ->delimiter(',');
+        command.add_option("--history", options.history, "past batches to forecast from, e.g. 100:256,200:282")
+            ->delimiter(',');
+        command.add_option("--min", options.min, "smallest batch of the forecast")->capture_default_str();
+        command.add_option("--max", options.max, "largest batch of the forecast");
+        command
+            .add_option("--present", options.present,
+                        "devices in use, e.g. node0:4,node1:2 (default: nothing runs yet)")
+            ->delimiter(',');
+        command.add_option("--move-time", options.move_time, "time lost when the devices change")
+            ->capture_default_str();
+        command.add_option("--objective", options.objective, "time, or cost with --deadline")->capture_default_str();
+        command.add_option("--deadline", options.deadline, "longest epoch allowed, e.g. 20min");
+        command.add_option("--budget", options.budget, "dollars an epoch may cost, with objective time");
+        command.add_option("--unit", options.unit, "devices taken or given back together")->capture_default_str();
+      },
+      run_scale);
+}
+
+}  // namespace yoke::cli
