@@ -23,7 +23,7 @@ struct ScaleMeasure {
 /// How much work may be done before the best so far is returned unproven. Counted, not timed: same input, same answer.
 struct ScaleEffort {
   std::int64_t visits = 4'000'000;  // nodes of the search tree
-  std::int64_t bounds = 600'000;     // of them, bounded closely
+  std::int64_t bounds = 80'000;     // of them, bounded closely
   std::int64_t solves = 1'500;      // candidates solved exactly
 };
 
