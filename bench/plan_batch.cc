@@ -1,6 +1,6 @@
-// How long the batch solver takes, and how that grows with nodes, device types and the global batch size. The profiles
-// are made up in the shape of real ones: each type is slower than the one before, gains from several workers at once
-// are logarithmic. Prints one JSON object.
+// How long the batch solver and the scaling decision take, and how that grows with nodes, device types and batch. The
+// profiles are made up in the shape of real ones: each type is slower than the one before, gains from several workers
+// at once are logarithmic. Prints one JSON object.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +13,7 @@
 
 #include "yoke/plan/cost/iidp_model.h"
 #include "yoke/plan/solve/batch.h"
+#include "yoke/plan/solve/scale.h"
 
 namespace yoke {
 namespace {
@@ -82,12 +83,41 @@ std::string batch_row(int nodes, int types, int gbs, bool may_idle) {
   if (may_idle) request.idle_unit = 1;
   const plan::BatchSolution solution = plan::solve_batch(cost, request).value();
   const double ms = median_ms([&] { plan::solve_batch(cost, request).value(); });
-  const double gain = solution.equal_split ? solution.samples_per_second / solution.equal_split->samples_per_second : 0;
+  // A gain is fair only at the same batch; where that does not split equally there is none to name.
+  const bool splits = solution.equal_split && solution.equal_split->gbs == gbs;
+  const std::string gain =
+      splits ? fmt::format("{:.3f}", solution.equal_split->step_seconds / solution.step_seconds) : "null";
   return fmt::format(
       R"({{"nodes":{},"devices":{},"types":{},"gbs":{},"may_idle":{},"solve_ms":{:.3f},"lbs":{},"devices_used":{},)"
-      R"("samples_per_second":{:.1f},"gain_over_equal_split":{:.3f},"proven":{}}})",
+      R"("samples_per_second":{:.1f},"gain_over_equal_split":{},"proven":{}}})",
       nodes, nodes * 4, types, gbs, may_idle, ms, solution.lbs, solution.extent.devices, solution.samples_per_second,
       gain, solution.proven);
+}
+
+std::string scale_row(int nodes, int types, int unit, plan::ScaleGoal goal) {
+  const plan::IidpModel cost = model(nodes, 4, types);
+  plan::ScaleRequest request{.samples = 12'811'670, .unit = unit, .move_seconds = 20};
+  for (int i = 0; i < 30; ++i) request.trajectory.push_back(8192 * std::pow(1.03, i));
+  for (int i = 0; i < nodes / 4; ++i)
+    request.present.push_back({cost.cluster().nodes()[static_cast<std::size_t>(i)].name, 4});
+  const plan::ScaleDecision fastest = plan::decide_scale(cost, request).value();
+  request.goal = goal;
+  request.deadline_seconds = fastest.chosen.seconds * 1.7;
+  request.budget = *fastest.chosen.cost * 0.85;
+  const auto decision = plan::decide_scale(cost, request);
+  const double ms = median_ms([&] { static_cast<void>(plan::decide_scale(cost, request)); });
+  const char* names[] = {"time", "cost_within_deadline", "time_within_budget"};
+  if (!decision.ok()) {
+    return fmt::format(R"({{"nodes":{},"types":{},"unit":{},"goal":"{}","solve_ms":{:.1f},"infeasible":true}})", nodes,
+                       types, unit, names[static_cast<int>(goal)], ms);
+  }
+  int devices = 0;
+  for (const plan::NodeUse& use : decision->chosen.nodes) devices += use.devices;
+  return fmt::format(
+      R"({{"nodes":{},"types":{},"unit":{},"goal":"{}","solve_ms":{:.1f},"candidates":{:.0f},"solved":{},"proven":{},)"
+      R"("devices_used":{},"epoch_seconds":{:.1f},"epoch_cost":{:.2f}}})",
+      nodes, types, unit, names[static_cast<int>(goal)], ms, decision->candidates, decision->solved, decision->proven,
+      devices, decision->chosen.seconds, *decision->chosen.cost);
 }
 
 void run() {
@@ -98,7 +128,14 @@ void run() {
   for (const int gbs : {131072, 1048576}) rows.push_back(batch_row(1000, 8, gbs, false));
   for (const int gbs : {1024, 16384}) rows.push_back(batch_row(32, 2, gbs, true));
   rows.push_back(batch_row(1000, 8, 1048576, true));
-  fmt::print("{{\"batch\":[\n  {}\n]}}\n", fmt::join(rows, ",\n  "));
+  std::vector<std::string> scale_rows;
+  for (const auto goal : {plan::ScaleGoal::kShortestTime, plan::ScaleGoal::kLowestCostWithinDeadline,
+                          plan::ScaleGoal::kShortestTimeWithinBudget}) {
+    for (const int nodes : {8, 16, 64}) scale_rows.push_back(scale_row(nodes, 6, 4, goal));
+    scale_rows.push_back(scale_row(64, 6, 2, goal));
+  }
+  fmt::print("{{\"batch\":[\n  {}\n],\"scale\":[\n  {}\n]}}\n", fmt::join(rows, ",\n  "),
+             fmt::join(scale_rows, ",\n  "));
 }
 
 }  // namespace

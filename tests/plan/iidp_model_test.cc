@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/plan/quickstart.h"
+#include "tests/plan/small_model.h"
 
 namespace yoke::plan {
 namespace {
@@ -84,31 +85,6 @@ TEST(IidpModel, ReproducesEveryGoldenStepTime) {
   ASSERT_TRUE(reader.ok()) << reader.error().to_string();
   EXPECT_EQ(checked, 2720);
 }
-
-/// Two nodes of one type; only the first was profiled.
-struct Small {
-  cluster::Node node{.name = "a",
-                     .devices = 2,
-                     .type = "gpu",
-                     .intra_bandwidth = base::Bandwidth{1e10},
-                     .inter_bandwidth = base::Bandwidth{1e9}};
-  profile::ProfileSet profiles{
-      .model = "m",
-      .nodes = {{.node = "a",
-                 .device_type = "gpu",
-                 .by_lbs = {{8,
-                             {.max_vsw = 2,
-                              .compute = {{.vsw = 1, .data_ms = 1, .forward_ms = 10, .backward_ms = 20, .update_ms = 1},
-                                          {.vsw = 2, .data_ms = 2, .forward_ms = 18, .backward_ms = 36}}}}}}},
-      .buckets = {{1, 2}},
-      .comm = {.intra = {{1, 2}, {2, 3}}, .inter = {{1, 4}, {2, 6}}}};
-
-  base::Result<IidpModel> model(int nodes = 2) const {
-    std::vector<cluster::Node> all(static_cast<std::size_t>(nodes), node);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i].name = std::string(1, static_cast<char>('a' + i));
-    return IidpModel::make(cluster::Cluster::make(all).value(), profiles);
-  }
-};
 
 TEST(IidpModel, PutsEqualNodesIntoOneClass) {
   EXPECT_EQ(Small{}.model(3)->node_classes(), (std::vector<int>{0, 0, 0}));

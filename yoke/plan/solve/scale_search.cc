@@ -4,126 +4,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "yoke/plan/solve/scale_bound.h"
+
 namespace yoke::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// Lower bounds of the epoch for choices of one number of devices on several nodes. For each load and local batch size
-/// there is a ladder of step times; a choice whose devices cannot together run the workers within a rung takes longer.
-class CloseBound {
- public:
-  CloseBound(EpochCost& epoch, const Pool& pool, int devices) : epoch_(epoch) {
-    for (const GranuleKind& kind : pool.kinds()) granule_devices_.push_back(kind.devices);
-    const Extent extent{.devices = devices, .across_nodes = true};
-    for (const Load& load : epoch.loads()) {
-      loads_.emplace_back();
-      for (std::size_t i = 0; i < load.workers.size(); ++i) {
-        if (load.workers[i] >= devices) add_ladder(pool, load.workers[i], i, extent);
-      }
-      possible_ = possible_ && !loads_.back().empty();
-    }
-  }
-
-  /// Whether any choice of so many devices can run every load.
-  bool possible() const { return possible_; }
-
-  double seconds(const Counts& counts) const {
-    double total = 0;
-    for (std::size_t load = 0; load < loads_.size(); ++load) {
-      double best = kNever;
-      for (const Ladder& ladder : loads_[load]) best = std::min(best, step_bound(ladder, counts) / ladder.gbs);
-      total += best * epoch_.loads()[load].samples;
-    }
-    return total;
-  }
-
- private:
-  static constexpr std::size_t kRungs = 64;
-  static constexpr double kGrowth = 1.011;  // 64 rungs span a factor of two
-
-  struct Ladder {
-    double gbs = 0;
-    double workers = 0;
-    std::vector<bool> runs;       // per kind
-    std::vector<double> seconds;  // rung by rung, ascending
-    std::vector<double> most;     // workers of one granule: rung by rung, kind by kind
-  };
-
-  void add_ladder(const Pool& pool, int workers, std::size_t lbs_index, Extent extent) {
-    const std::size_t kinds = pool.kinds().size();
-    std::vector<const ClassLanes*> lanes;
-    for (std::size_t kind = 0; kind < kinds; ++kind) lanes.push_back(epoch_.lanes(kind, lbs_index, extent));
-    if (std::all_of(lanes.begin(), lanes.end(), [](const ClassLanes* of) { return of == nullptr; })) return;
-
-    // The first rung is the longest time within which not even the fastest devices suffice.
-    const auto fastest_suffice = [&](double seconds) {
-      std::vector<std::pair<double, int>> offers;
-      for (std::size_t kind = 0; kind < kinds; ++kind) {
-        if (lanes[kind] == nullptr) continue;
-        offers.emplace_back(lanes[kind]->most_within(seconds), pool.kinds()[kind].count() * granule_devices_[kind]);
-      }
-      std::sort(offers.rbegin(), offers.rend());
-      double reached = 0;
-      int left = extent.devices;
-      for (const auto& [most, available] : offers) {
-        const int taken = std::min(left, available);
-        reached += taken * most;
-        left -= taken;
-      }
-      return left == 0 && reached >= workers;
-    };
-    double low = 0;
-    double high = 0;
-    for (const ClassLanes* of : lanes) high = of == nullptr ? high : std::max(high, of->slowest());
-    if (!fastest_suffice(high)) return;
-    while (high - low > 1e-3 * high) {
-      const double middle = low + (high - low) / 2;
-      (fastest_suffice(middle) ? high : low) = middle;
-    }
-    Ladder ladder{.gbs = static_cast<double>(workers) * epoch_.local_batch_sizes()[lbs_index],
-                  .workers = static_cast<double>(workers),
-                  .runs = {},
-                  .seconds = {},
-                  .most = {}};
-    for (const ClassLanes* of : lanes) ladder.runs.push_back(of != nullptr);
-    for (std::size_t rung = 0; rung < kRungs; ++rung, low *= kGrowth) {
-      ladder.seconds.push_back(low);
-      for (std::size_t kind = 0; kind < kinds; ++kind) {
-        const double most = lanes[kind] == nullptr ? 0 : lanes[kind]->most_within(low);
-        ladder.most.push_back(most * granule_devices_[kind]);
-      }
-    }
-    loads_.back().push_back(std::move(ladder));
-  }
-
-  static double step_bound(const Ladder& ladder, const Counts& counts) {
-    const std::size_t kinds = counts.size();
-    for (std::size_t kind = 0; kind < kinds; ++kind) {
-      if (counts[kind] > 0 && !ladder.runs[kind]) return kNever;
-    }
-    const auto suffices = [&](std::size_t rung) {
-      double reached = 0;
-      for (std::size_t kind = 0; kind < kinds; ++kind) {
-        const double most = ladder.most[rung * kinds + kind];
-        if (counts[kind] > 0 && most == 0) return false;  // each device needs a worker
-        reached += counts[kind] * most;
-      }
-      return reached >= ladder.workers;
-    };
-    std::size_t insufficient = 0;
-    for (std::size_t end = kRungs; end - insufficient > 1;) {
-      const std::size_t middle = insufficient + (end - insufficient) / 2;
-      (suffices(middle) ? end : insufficient) = middle;
-    }
-    return ladder.seconds[insufficient];
-  }
-
-  EpochCost& epoch_;
-  std::vector<int> granule_devices_;
-  std::vector<std::vector<Ladder>> loads_;
-  bool possible_ = true;
-};
 
 /// Takes `devices` from the kinds in the given order; adds up `of_device`. Granules may be split: a bound.
 double fill(const Pool& pool, const std::vector<std::size_t>& order, const std::vector<double>& of_device,
@@ -162,6 +48,7 @@ class ScaleSearch {
     fastest_ = order_by([&](std::size_t kind) { return -rates_[kind]; });
     cheapest_ = order_by([&](std::size_t kind) { return problem.device_prices[kind]; });
     best_value_ = order_by([&](std::size_t kind) { return problem.device_prices[kind] / rates_[kind]; });
+    costs_matter_ = problem.measure.by == ScaleMeasure::By::kCost || problem.measure.most_cost < kNever;
     order_ = problem.measure.by == ScaleMeasure::By::kCost ? best_value_ : fastest_;
     rank_.resize(kinds);
     for (std::size_t i = 0; i < kinds; ++i) rank_[order_[i]] = i;
@@ -186,14 +73,15 @@ class ScaleSearch {
       }
       sizes.emplace_back(problem_.measure.value(size_seconds(devices), size_price(devices)), devices);
     }
+    polish();
     std::sort(sizes.begin(), sizes.end());
     for (const auto& [value, devices] : sizes) {
       if (!may_improve(size_seconds(devices), size_price(devices), devices)) continue;
-      const CloseBound close(epoch_, pool_, devices);
-      if (!close.possible()) continue;
+      const ScaleBound bound(epoch_, pool_, problem_.device_prices, order_, devices);
+      if (!bound.possible()) continue;
       overhead_seconds_ = least_steps_ * epoch_.least_overhead(devices);
       Counts counts(pool_.kinds().size(), 0);
-      descend(close, 0, devices, devices, 0, 0, counts);
+      descend(bound, 0, devices, devices, 0, 0, counts);
     }
     return {.best = best_, .solved = problem_.effort.solves - left_.solves, .proven = !cut_};
   }
@@ -218,9 +106,14 @@ class ScaleSearch {
   double size_price(int devices) const { return fill(pool_, cheapest_, problem_.device_prices, 0, rank_, devices); }
 
   bool may_improve(double seconds, double price, int devices) const {
-    if (!problem_.measure.allows(seconds, price)) return false;
+    return may_improve_at_cost(seconds, seconds * price / 3600, devices);
+  }
+
+  bool may_improve_at_cost(double seconds, double cost, int devices) const {
+    const ScaleMeasure& measure = problem_.measure;
+    if (seconds > measure.most_seconds || cost > measure.most_cost) return false;
     if (!best_) return true;
-    const double value = problem_.measure.value(seconds, price);
+    const double value = measure.by == ScaleMeasure::By::kSeconds ? seconds : cost;
     if (value == best_->value && problem_.present == best_->counts) return false;
     return value < best_->value || (value == best_->value && devices < best_->devices);
   }
@@ -261,9 +154,28 @@ class ScaleSearch {
         .counts = counts, .devices = devices, .seconds = seconds, .value = problem_.measure.value(seconds, price)};
   }
 
-  void descend(const CloseBound& close, std::size_t at, int devices, int left, double rate, double price,
+  /// Tries to add, drop or swap single granules of the best candidate until nothing helps.
+  void polish() {
+    for (bool improved = best_.has_value(); improved;) {
+      improved = false;
+      const Counts from = best_->counts;
+      for (std::size_t less = 0; less <= from.size(); ++less) {
+        for (std::size_t more = 0; more <= from.size(); ++more) {
+          Counts to = from;
+          if (less < from.size() && to[less]-- == 0) continue;
+          if (more < from.size() && to[more]++ == pool_.kinds()[more].count()) continue;
+          const int devices = pool_.devices(to);
+          if (devices == 0 || to == from) continue;
+          if (may_improve(loose_seconds(devices, rate_of(to)), price_of(to), devices)) solve(to);
+        }
+      }
+      improved = best_->counts != from;
+    }
+  }
+
+  void descend(const ScaleBound& bound, std::size_t at, int devices, int left, double rate, double price,
                Counts& counts) {
-    if (left > devices_from_[at]) return;
+    if (left > devices_from_[at] || cut_) return;
     if (left_.visits == 0) {
       cut_ = true;
       return;
@@ -273,8 +185,13 @@ class ScaleSearch {
     const double least_price = price + fill(pool_, cheapest_, problem_.device_prices, at, rank_, left);
     const double loose = problem_.move_seconds + samples_ / most_rate + overhead_seconds_;
     if (!may_improve(loose, least_price, devices)) return;
+    if (!survives(bound, {.counts = counts, .decided = at, .left = left, .price = price, .least_price = least_price},
+                  devices)) {
+      return;
+    }
     if (left == 0) {
-      consider(close, counts, price, devices);
+      const bool seen = problem_.present == counts || !pool_.extent(counts).across_nodes;
+      if (!seen) solve(counts);
       return;
     }
     const std::size_t kind = order_[at];
@@ -282,20 +199,24 @@ class ScaleSearch {
     for (int count = std::min(pool_.kinds()[kind].count(), left / granule); count >= 0; --count) {
       counts[kind] = count;
       const int taken = count * granule;
-      descend(close, at + 1, devices, left - taken, rate + taken * rates_[kind],
+      descend(bound, at + 1, devices, left - taken, rate + taken * rates_[kind],
               price + taken * problem_.device_prices[kind], counts);
     }
     counts[kind] = 0;
   }
 
-  void consider(const CloseBound& close, const Counts& counts, double price, int devices) {
+  /// Whether the close bounds leave hope for any completion.
+  bool survives(const ScaleBound& bound, const PartialChoice& choice, int devices) {
     if (left_.bounds == 0) {
       cut_ = true;
-      return;
+      return false;
     }
     --left_.bounds;
-    if (problem_.present == counts || !pool_.extent(counts).across_nodes) return;  // solved first
-    if (may_improve(problem_.move_seconds + close.seconds(counts), price, devices)) solve(counts);
+    const double seconds = problem_.move_seconds + bound.seconds(choice);
+    if (!may_improve(seconds, choice.least_price, devices)) return false;
+    if (!costs_matter_) return true;
+    const double cost = (problem_.move_seconds * choice.least_price + bound.seconds_price(choice)) / 3600;
+    return may_improve_at_cost(seconds, cost, devices);
   }
 
   EpochCost& epoch_;
@@ -303,6 +224,7 @@ class ScaleSearch {
   const ScaleProblem& problem_;
   ScaleEffort left_;
   bool cut_ = false;
+  bool costs_matter_ = false;
   double samples_ = 0;
   double least_steps_ = 0;
   double overhead_seconds_ = 0;                               // of the number of devices being searched
