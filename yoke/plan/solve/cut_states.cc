@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <numeric>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -80,31 +80,75 @@ Prepared::Prepared(const LayerGraph& input)
   }
 }
 
-/// Which windows the layers belong to; `of` is empty when there are none.
-struct Windows {
-  std::vector<int> of;  // window of each layer
-  BitRows up_to;        // row w: the layers of windows 0..w
-  bool merged = false;
+/// The restrictions of a reduced space in the form the moves need.
+struct Restriction {
+  Reduction reduction;
+  std::vector<int> tail;    // of each layer: the last layer of the group it is kept together with
+  std::vector<int> window;  // of each layer; empty: no windows
+  BitRows up_to;            // row w: the layers of windows 0..w
 };
 
-Windows make_windows(const Prepared& prepared, int length, bool merged) {
-  const int size = prepared.graph.size();
+Restriction unrestricted(const Prepared& prepared) {
+  Restriction result;
+  result.tail.resize(at(prepared.graph.size()));
+  std::iota(result.tail.begin(), result.tail.end(), 0);
+  return result;
+}
+
+/// Keeps layers of a branch together, up to `length` of them. A layer that is ordered with respect to all others is on
+/// no branch: it does not multiply the states.
+Restriction branches(const Prepared& prepared, int length) {
+  Restriction result = unrestricted(prepared);
+  result.reduction.kind = Reduction::Kind::kBranches;
+  const auto layers = prepared.order.size();
+  std::vector<std::size_t> ordered(at(prepared.graph.size()), 1);  // layers before or after each, and itself
+  std::vector<int> predecessors(at(prepared.graph.size()), 0);
+  for (const int layer : prepared.order) {
+    for_each_bit(prepared.ancestors.row(layer), [&](int before) { ++ordered[at(before)], ++ordered[at(layer)]; });
+    for_each_bit(prepared.successor_bits.row(layer), [&](int after) { ++predecessors[at(after)]; });
+  }
+  std::vector<bool> grouped(at(prepared.graph.size()), false);
+  for (const int head : prepared.order) {
+    if (grouped[at(head)] || ordered[at(head)] == layers) continue;
+    std::vector<int> group{head};
+    while (static_cast<int>(group.size()) < length) {
+      const auto& after = prepared.successors[at(group.back())];
+      const bool single = !after.empty() && std::ranges::all_of(after, [&](int next) { return next == after.front(); });
+      if (!single || predecessors[at(after.front())] != 1) break;
+      group.push_back(after.front());
+    }
+    for (const int layer : group) {
+      grouped[at(layer)] = true;
+      result.tail[at(layer)] = group.back();
+    }
+    if (group.size() > 1) result.reduction.groups.push_back(std::move(group));
+  }
+  return result;
+}
+
+/// Divides the layers into windows of `length`; `together`: each is kept together.
+Restriction windows(const Prepared& prepared, int length, bool together) {
+  Restriction result = unrestricted(prepared);
   const auto layers = static_cast<int>(prepared.order.size());
-  Windows windows{.of = std::vector<int>(at(size), 0), .up_to = BitRows((layers + length - 1) / length, size)};
-  windows.merged = merged;
+  const int count = (layers + length - 1) / length;
+  result.reduction.kind = together ? Reduction::Kind::kBlocks : Reduction::Kind::kWindows;
+  result.reduction.groups.resize(at(count));
+  result.window.resize(at(prepared.graph.size()));
+  result.up_to = BitRows(count, prepared.graph.size());
   for (int place = 0; place < layers; ++place) {
     const int layer = prepared.order[at(place)];
-    windows.of[at(layer)] = place / length;
-    for (int w = place / length; w < windows.up_to.rows(); ++w) set(windows.up_to.row(w), layer);
+    result.window[at(layer)] = place / length;
+    result.reduction.groups[at(place / length)].push_back(layer);
+    for (int w = place / length; w < count; ++w) set(result.up_to.row(w), layer);
   }
-  return windows;
+  return result;
 }
 
 /// Breadth-first enumeration of the states.
 class Enumeration {
  public:
-  Enumeration(const Prepared& prepared, const Windows& windows)
-      : prepared_(prepared), windows_(windows), known_(16, Hash{&states_}, Equal{&states_}) {
+  Enumeration(const Prepared& prepared, const Restriction& restriction)
+      : prepared_(prepared), restriction_(restriction), known_(16, Hash{&states_}, Equal{&states_}) {
     states_ = BitRows(0, prepared.graph.size());
   }
 
@@ -131,10 +175,11 @@ class Enumeration {
   std::vector<int> antichain(int state, const std::vector<int>& list) const;
   /// Adds to `state` the layer `added` with everything that has to come before it.
   void close(Bits state, int added) const;
+  int open_window(int state, const std::vector<int>& list) const;
   std::vector<int> reverse_post_order() const;
 
   const Prepared& prepared_;
-  const Windows& windows_;
+  const Restriction& restriction_;
   BitRows states_;
   std::vector<std::vector<int>> antichains_;
   std::vector<std::vector<int>> moves_;  // states reached from each state, in order
@@ -160,39 +205,47 @@ std::vector<int> Enumeration::antichain(int state, const std::vector<int>& list)
     if (std::find(result.begin(), result.end(), layer) == result.end()) result.push_back(layer);
   };
   for (const int layer : list) add_if_maximal(layer);
-  if (!windows_.of.empty()) for_each_bit(inside, add_if_maximal);
+  if (!restriction_.window.empty()) for_each_bit(inside, add_if_maximal);
   return result;
 }
 
 void Enumeration::close(Bits state, int added) const {
   set(state, added);
   unite(state, prepared_.ancestors.row(added));
-  if (windows_.of.empty()) return;
-  const int window = windows_.of[at(added)];
-  if (windows_.merged) unite(state, windows_.up_to.row(window));
-  if (window > 0) unite(state, windows_.up_to.row(window - 1));
+  if (restriction_.window.empty()) return;
+  const int window = restriction_.window[at(added)];
+  if (restriction_.reduction.kind == Reduction::Kind::kBlocks) unite(state, restriction_.up_to.row(window));
+  if (window > 0) unite(state, restriction_.up_to.row(window - 1));
+}
+
+/// The earliest window that a move may add to; of no meaning without windows.
+int Enumeration::open_window(int state, const std::vector<int>& list) const {
+  if (restriction_.window.empty()) return 0;
+  int window = restriction_.up_to.rows();
+  for (const int from : list) {
+    for (const int to : prepared_.successors[at(from)]) {
+      if (!test(states_.row(state), to)) window = std::min(window, restriction_.window[at(to)]);
+    }
+  }
+  return window;
 }
 
 bool Enumeration::run(int limit) {
   BitRows scratch(1, prepared_.graph.size());
-  close(scratch.row(0), prepared_.first_source);
+  const int first = restriction_.tail[at(prepared_.first_source)];
+  close(scratch.row(0), first);
   states_.append(scratch.row(0));
   known_.insert(0);
-  antichains_.push_back(antichain(0, {prepared_.first_source}));
+  antichains_.push_back(antichain(0, {first}));
   for (int state = 0; state < states_.rows(); ++state) {
     const std::vector<int> list = augmented(state);
-    // With windows only layers of the earliest unfinished one may be added.
-    int window = static_cast<int>(windows_.of.size());
-    for (const int from : list) {
-      for (const int to : prepared_.successors[at(from)]) {
-        if (!windows_.of.empty() && !test(states_.row(state), to)) window = std::min(window, windows_.of[at(to)]);
-      }
-    }
+    const int window = open_window(state, list);
     std::vector<int>& moves = moves_.emplace_back();
     for (std::size_t place = 0; place < list.size(); ++place) {
-      for (const int to : prepared_.successors[at(list[place])]) {
-        if (test(states_.row(state), to)) continue;
-        if (!windows_.of.empty() && windows_.of[at(to)] != window) continue;
+      for (const int next : prepared_.successors[at(list[place])]) {
+        if (test(states_.row(state), next)) continue;
+        if (!restriction_.window.empty() && restriction_.window[at(next)] != window) continue;
+        const int to = restriction_.tail[at(next)];
         std::ranges::copy(states_.row(state), scratch.row(0).begin());
         close(scratch.row(0), to);
         const int candidate = states_.rows();
@@ -204,9 +257,9 @@ bool Enumeration::run(int limit) {
           continue;
         }
         if (states_.rows() > limit) return false;
-        std::vector<int> next = list;
-        next[place] = to;
-        antichains_.push_back(antichain(candidate, next));
+        std::vector<int> replaced = list;
+        replaced[place] = to;
+        antichains_.push_back(antichain(candidate, replaced));
       }
     }
   }
@@ -279,27 +332,37 @@ CutStates Enumeration::finish() const {
   return result;
 }
 
-std::optional<CutStates> try_enumerate(const Prepared& prepared, const Windows& windows, int limit) {
-  Enumeration enumeration(prepared, windows);
-  if (!enumeration.run(limit)) return std::nullopt;
-  CutStates states = enumeration.finish();
-  if (windows.of.empty()) return states;
-  states.reduction.merged = windows.merged;
-  states.reduction.windows.resize(at(windows.up_to.rows()));
-  for (const int layer : prepared.order) states.reduction.windows[at(windows.of[at(layer)])].push_back(layer);
-  return states;
+bool keeps_to(int limit, const Prepared& prepared, const Restriction& restriction) {
+  return Enumeration(prepared, restriction).run(limit);
+}
+
+/// The mildest restriction that keeps to the limit. Lengths are tried in steps of a third or so: doubling would give
+/// away up to half of the cuts that fit.
+Restriction restrict_to(int limit, const Prepared& prepared) {
+  const auto layers = static_cast<int>(prepared.order.size());
+  if (keeps_to(limit, prepared, unrestricted(prepared))) return unrestricted(prepared);
+  if (keeps_to(limit, prepared, branches(prepared, layers))) {
+    for (int length = 2; length < layers; length += (length + 2) / 3) {
+      if (keeps_to(limit, prepared, branches(prepared, length))) return branches(prepared, length);
+    }
+    return branches(prepared, layers);
+  }
+  int length = 0;
+  for (int longer = 1; longer < layers && keeps_to(limit, prepared, windows(prepared, longer, false));) {
+    length = longer;
+    longer += (longer + 2) / 3;
+  }
+  if (length > 0) return windows(prepared, length, false);
+  return windows(prepared, (layers + limit - 1) / limit, true);
 }
 
 CutStates enumerate(const Prepared& prepared, int limit) {
-  if (auto states = try_enumerate(prepared, Windows{}, limit)) return *std::move(states);
-  const auto layers = static_cast<int>(prepared.order.size());
-  // Shrink by a quarter at a time: halving would give away up to half of the cuts that fit.
-  for (int length = layers; length >= 1; length = length * 3 / 4) {
-    if (auto states = try_enumerate(prepared, make_windows(prepared, length, false), limit)) return *std::move(states);
-  }
-  auto states = try_enumerate(prepared, make_windows(prepared, (layers + limit - 1) / limit, true), limit);
-  base::require(states.has_value(), "one state per window exceeds the limit of states");
-  return *std::move(states);
+  const Restriction restriction = restrict_to(limit, prepared);
+  Enumeration enumeration(prepared, restriction);
+  base::require(enumeration.run(limit), "one state per window exceeds the limit of states");
+  CutStates states = enumeration.finish();
+  states.reduction = restriction.reduction;
+  return states;
 }
 
 Status check(const Prepared& prepared, const CutStates& states) {
@@ -322,10 +385,22 @@ Status check(const Prepared& prepared, const CutStates& states) {
 }  // namespace
 
 std::string Reduction::describe() const {
-  if (empty()) return "";
-  return fmt::format("the branches allow too many cuts: the layers were divided into {} groups of up to {}, {}",
-                     windows.size(), windows.front().size(),
-                     merged ? "each of which stays whole" : "each of which is finished before the next is begun");
+  std::size_t longest = 0;
+  for (const auto& group : groups) longest = std::max(longest, group.size());
+  switch (kind) {
+    case Kind::kBranches:
+      return fmt::format("the branches allow too many cuts: {} groups of up to {} successive layers stay together",
+                         groups.size(), longest);
+    case Kind::kWindows:
+      return fmt::format(
+          "the branches allow too many cuts: of {} groups of up to {} layers each is finished before the next is begun",
+          groups.size(), longest);
+    case Kind::kBlocks:
+      return fmt::format("there are too many layers: {} groups of up to {} stay together", groups.size(), longest);
+    case Kind::kNone:
+      break;
+  }
+  return "";
 }
 
 Result<CutStates> enumerate_cut_states(const LayerGraph& graph, int limit) {

@@ -9,11 +9,15 @@
 //  - states are numbered by reverse post-order of a depth-first search along the moves, so a state comes after every
 //    state it can be reached from.
 //
-// Parallel branches multiply the number of states. Above `limit` the graph is reduced: the layers in topological order
-// are divided into windows of equal length, and a window is finished before the next is begun; the largest windows that
-// respect the limit are taken. Only when single layers are too many does a window become one indivisible block. A
-// reduced space holds a part of the original states with the original costs: a plan made from it is right, and the best
-// among the cuts that are left.
+// Parallel branches multiply the number of states. Above `limit` the graph is reduced, by the mildest of these that is
+// enough:
+//  - branches: layers that follow one another on a branch are kept together, in twos, threes and so on up to the whole
+//    branch (what PipeDream's users had to do with a script beforehand);
+//  - windows: the layers in topological order are divided into windows of equal length, and a window is finished before
+//    the next is begun; the longest windows that respect the limit are taken;
+//  - blocks: when even single layers are too many, windows that are kept together.
+// A reduced space holds a part of the original states with the original costs: a plan made from it is right, and the
+// best among the cuts that are left.
 #pragma once
 
 #include <string>
@@ -25,14 +29,16 @@
 
 namespace yoke::plan {
 
-/// How the states were thinned out; no windows: not at all.
+/// How the states were thinned out.
 struct Reduction {
-  /// Layers (indices into the graph) of each window, in execution order. Between windows there is always a cut; inside
-  /// one, cuts are kept unless `merged`.
-  std::vector<std::vector<int>> windows;
-  bool merged = false;
+  enum class Kind { kNone, kBranches, kWindows, kBlocks };
 
-  bool empty() const { return windows.empty(); }
+  Kind kind = Kind::kNone;
+  /// Layers (indices into the graph) in execution order. kBranches and kBlocks: each group is kept together. kWindows:
+  /// each group is finished before the next is begun.
+  std::vector<std::vector<int>> groups;
+
+  bool empty() const { return kind == Kind::kNone; }
   /// One sentence for the user; "" when nothing was reduced.
   std::string describe() const;
 };

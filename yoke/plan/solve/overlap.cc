@@ -78,7 +78,6 @@ CutStates sorted_by_seconds(const CutStates& states) {
   std::vector<int> place(order.size());
   for (int j = 0; j < states.count; ++j) place[at(order[at(j)])] = j;
   CutStates sorted = states;
-  sorted.layers = BitRows(0, 1);
   sorted.successors = BitRows(states.count, states.count);
   for (int j = 0; j < states.count; ++j) {
     const int from = order[at(j)];
@@ -88,11 +87,8 @@ CutStates sorted_by_seconds(const CutStates& states) {
     copy(&CutStates::parameter_bytes);
     copy(&CutStates::crossing_bytes);
     copy(&CutStates::augmented_bytes);
+    std::ranges::copy(states.layers.row(from), sorted.layers.row(j).begin());
     for_each_bit(states.successors.row(from), [&](int to) { set(sorted.successors.row(j), place[at(to)]); });
-  }
-  sorted.layers = states.layers;
-  for (int j = 0; j < states.count; ++j) {
-    std::ranges::copy(states.layers.row(order[at(j)]), sorted.layers.row(j).begin());
   }
   return sorted;
 }
@@ -158,6 +154,12 @@ class Program {
   }
 
   bool may_follow(int k, int usage) const;
+  /// With fewer the compute time alone would exceed the bound.
+  int fewest_replicas(double compute, int group) const {
+    const double alone = model_.group(group).speed * bound_ * kRounding;  // what one device can do within the bound
+    if (compute <= alone) return 1;
+    return static_cast<int>(std::min(compute / alone, kMostDevices + 1.0));
+  }
   template <typename Visit>
   void for_each_choice(int k, int usage, Visit visit) const;
   template <typename Visit>
@@ -196,7 +198,6 @@ void Program::for_each_next(Choice& choice, int usage_after, Visit visit) const 
     if (usages_.devices(usage_after) == 0) visit(choice);
     return;
   }
-  if (least_[row(choice.last, usage_after)] > bound_) return;
   const int used_after = usages_.used(usage_after, choice.place.group);
   for (int next = 0; next < places(); ++next) {
     choice.next = place_of(next);
@@ -220,13 +221,16 @@ void Program::for_each_choice(int k, int usage, Visit visit) const {
     if (compute / fastest > bound_ * kRounding) return;
     if (k >= 0 && !test(states_.successors.row(k), last)) continue;
     for (int g = 0; g < groups_; ++g) {
-      for (int q = 1; q <= usages_.used(usage, g); ++q) {
+      const int used = usages_.used(usage, g);
+      for (int q = fewest_replicas(compute, g); q <= used; ++q) {
+        const int after = usages_.without(usage, g, q);
+        if (last != last_ && least_[row(last, after)] > bound_) continue;
         Choice choice{.last = last, .q = q};
-        choice.place = {g, model_.spans_nodes(g, usages_.used(usage, g), q)};
+        choice.place = {g, model_.spans_nodes(g, used, q)};
         choice.overlapped = std::max(model_.compute_seconds(k + 1, last, g, q),
                                      model_.all_reduce_seconds(k + 1, last, choice.place, q));
         if (choice.overlapped > bound_ || !model_.fits(k + 1, last, g, q, devices)) continue;
-        for_each_next(choice, usages_.without(usage, g, q), visit);
+        for_each_next(choice, after, visit);
       }
     }
   }
@@ -352,6 +356,20 @@ struct Solution {
   Program::Plan plan;
 };
 
+/// Solves without knowing what time can be reached: the closer a guess is to perfect balance the less work it is, so
+/// the guesses start there.
+Program::Plan solve_by_guesses(const CutStates& states, const OverlapOptions& options, const Usages& usages) {
+  const double balanced = states.seconds.back() / usages.capacity(usages.all());
+  constexpr double kFirstSlack = 0.02;
+  constexpr double kGrowth = 4;
+  constexpr double kLastSlack = 50;
+  for (double slack = kFirstSlack; slack < kLastSlack && balanced > 0; slack *= kGrowth) {
+    Program::Plan plan = Program(states, options, usages, balanced * (1 + slack)).plan();
+    if (!plan.stages.empty()) return plan;
+  }
+  return Program(states, options, usages, kNone).plan();
+}
+
 /// Solves with at most `limit` states, after a solution with far fewer of them has shown what time can be reached.
 Result<Solution> solve_states(const LayerGraph& graph, const OverlapOptions& options, const Usages& usages, int limit) {
   constexpr int kFewStates = 60;
@@ -364,7 +382,8 @@ Result<Solution> solve_states(const LayerGraph& graph, const OverlapOptions& opt
              solve_states(graph, options, usages, std::max(kFewStates, states.count / kFraction)));
     bound = rough.plan.seconds;
   }
-  Program::Plan plan = Program(states, options, usages, bound).plan();
+  Program::Plan plan =
+      bound == kNone ? solve_by_guesses(states, options, usages) : Program(states, options, usages, bound).plan();
   return Solution{std::move(states), std::move(plan)};
 }
 

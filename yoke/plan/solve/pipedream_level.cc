@@ -52,34 +52,40 @@ bool PipedreamLevel::fits(int k, int j, int q, int m) const {
 
 PipedreamRow::PipedreamRow(const PipedreamLevel& level, int first, int end)
     : level_(level), first_(first), end_(end), values_(at(level.machines + 1) * at(end - first), kUndefined) {
-  for (int m = 1; m <= level_.machines; ++m) {
-    for (int j = first_; j < end_; ++j) values_[index(j, m)] = level_.unsplit(first_, j, m);
+  const int machines = level_.machines;
+  for (int j = first_; j < end_; ++j) {
+    for (int m = 1; m <= machines; ++m) values_[index(j, m)] = level_.unsplit(first_, j, m);
   }
   // No part of the best plan is slower than the whole, so what exceeds the unsplit time need not be followed.
-  const double bound = values_[index(end_ - 1, level_.machines)];
-  back_.resize(at(end_ - first_));
-  for (int k = first_; k < end_; ++k) push(k, bound);
-}
-
-/// Finishes A(first, k, *), then offers it to every later state as the rest before a last stage.
-void PipedreamRow::push(int k, double bound) {
-  const int machines = level_.machines;
-  if (level_.fewer && k > first_) {
-    for (int m = 2; m <= machines; ++m) {
-      values_[index(k, m)] = std::min(values_[index(k, m)], values_[index(k, m - 1)]);
+  const double bound = values_[index(end_ - 1, machines)];
+  for (int k = first_; k < end_; ++k) {
+    finish(k);
+    int least_machines = 1;
+    while (least_machines < machines && !(seconds(k, least_machines) <= bound)) ++least_machines;
+    for (int j = k + 1; j < end_; ++j) {
+      if (test(level_.states->successors.row(k), j)) offer(k, j, least_machines, bound);
     }
   }
-  for (int q = 1; q <= std::min(level_.max_replicas(), machines - 1); ++q) {
-    for (int j = k + 1; j < end_; ++j) back_[at(j - first_)] = level_.back(k, j, q);
-    for (int m = q + 1; m <= machines; ++m) {
-      const double rest = values_[index(k, m - q)];
-      if (rest == kUndefined || rest > bound) continue;
-      for (int j = k + 1; j < end_; ++j) {
-        const double time = std::max(rest, back_[at(j - first_)]);
-        double& best = values_[index(j, m)];
-        if (time < best && level_.fits(k, j, q, m)) best = time;
-      }
-    }
+}
+
+/// Nothing more will be offered to state k: only fewer machines can still be better.
+void PipedreamRow::finish(int k) {
+  if (!level_.fewer || k == first_) return;
+  for (int m = 2; m <= level_.machines; ++m) {
+    values_[index(k, m)] = std::min(values_[index(k, m)], values_[index(k, m - 1)]);
+  }
+}
+
+/// Offers A(first, k, *), of use from `least_machines` on, as the rest before a last stage (k+1,j).
+void PipedreamRow::offer(int k, int j, int least_machines, double bound) {
+  const int machines = level_.machines;
+  for (int q = 1; q <= std::min(level_.max_replicas(), machines - least_machines); ++q) {
+    const double back = level_.back(k, j, q);
+    if (back == kUndefined || back > bound) continue;
+    int m = q + least_machines;
+    while (m <= machines && !level_.fits(k, j, q, m)) ++m;
+    if (m > machines) continue;
+    bottleneck_accumulate(&values_[index(k, m - q)], back, &values_[index(j, m)], machines - m + 1);
   }
 }
 

@@ -37,7 +37,8 @@ struct PipedreamLevel {
   double unsplit(int first, int last, int m) const;
   /// back(q,k,j) for k < j without the memory limit; kUndefined where j cannot be reached from k.
   double back(int k, int j, int q) const;
-  /// Whether the last stage (k+1,j) on q replicas fits when m machines are used up to and including it.
+  /// Whether the last stage (k+1,j) on q replicas fits when m machines are used up to and including it. If it does for
+  /// one m, it does for every larger one.
   bool fits(int k, int j, int q, int m) const;
 };
 
@@ -59,18 +60,18 @@ class PipedreamRow {
 
  private:
   std::size_t index(int last, int m) const {
-    return static_cast<std::size_t>(m) * static_cast<std::size_t>(end_ - first_) +
-           static_cast<std::size_t>(last - first_);
+    return static_cast<std::size_t>(last - first_) * static_cast<std::size_t>(level_.machines + 1) +
+           static_cast<std::size_t>(m);
   }
-  void push(int k, double bound);
+  void finish(int k);
+  void offer(int k, int j, int least_machines, double bound);
   /// Replaces `last` and `m` by the state and the machines before the last stage, m = 0 when there is none before it.
   Stage take_last_stage(int& last, int& m) const;
 
   const PipedreamLevel& level_;
   int first_;
   int end_;
-  std::vector<double> values_;  // by m (0 unused), then state
-  std::vector<double> back_;    // of one k and q, by state
+  std::vector<double> values_;  // by state, then m (0 unused)
 };
 
 /// A(i, j, M) for all segments: what the next level takes as its C. Uses `threads` threads; the result does not depend

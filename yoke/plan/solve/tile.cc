@@ -1,5 +1,7 @@
 #include "yoke/plan/solve/tile.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace yoke::plan {
@@ -44,9 +46,29 @@ template <typename Vector>
   }
 }
 
+template <typename Vector>
+[[gnu::always_inline]] inline void accumulate(const double* front, double back, double* best, int count) {
+  constexpr int kWidth = sizeof(Vector) / sizeof(double);
+  const Vector backs = back - Vector{};
+  int i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    Vector fronts;
+    Vector value;
+    std::memcpy(&fronts, front + i, sizeof(Vector));
+    std::memcpy(&value, best + i, sizeof(Vector));
+    const Vector larger = fronts > backs ? fronts : backs;
+    value = value < larger ? value : larger;
+    std::memcpy(best + i, &value, sizeof(Vector));
+  }
+  for (; i < count; ++i) best[i] = std::min(best[i], std::max(front[i], back));
+}
+
 #if defined(__x86_64__)
 [[gnu::target("avx")]] void multiply_avx(const Tile& front, const Tile& back, Tile& best) {
   multiply<Four>(front, back, best);
+}
+[[gnu::target("avx")]] void accumulate_avx(const double* front, double back, double* best, int count) {
+  accumulate<Four>(front, back, best, count);
 }
 #endif
 
@@ -57,6 +79,13 @@ void bottleneck_product(const Tile& front, const Tile& back, Tile& best) {
   if (__builtin_cpu_supports("avx")) return multiply_avx(front, back, best);
 #endif
   multiply<Two>(front, back, best);
+}
+
+void bottleneck_accumulate(const double* front, double back, double* best, int count) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx")) return accumulate_avx(front, back, best, count);
+#endif
+  accumulate<Two>(front, back, best, count);
 }
 
 }  // namespace yoke::plan

@@ -25,6 +25,9 @@ struct alignas(64) Tile {
 /// best = min(best, front x back) in the algebra above.
 void bottleneck_product(const Tile& front, const Tile& back, Tile& best);
 
+/// best[i] = min(best[i], max(front[i], back)) for i < count.
+void bottleneck_accumulate(const double* front, double back, double* best, int count);
+
 /// One value per segment (first, last) of states, 0 <= first <= last < size, in tiles; kUndefined elsewhere.
 class SegmentTable {
  public:
