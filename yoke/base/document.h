@@ -54,6 +54,8 @@ struct Document {
 inline constexpr int kMaxDocumentDepth = 64;
 /// More values than this are no file of ours either; a value takes about 100 bytes of memory.
 inline constexpr std::int64_t kMaxDocumentValues = 2'000'000;
+/// YAML is for files that people write, and slow to read: a megabyte takes most of a second.
+inline constexpr std::size_t kMaxYamlBytes = 8 * 1024 * 1024;
 
 /// `file` is only for messages. Input errors name the line; duplicate keys are errors.
 Result<Document> parse_json(std::string_view text, std::string file);

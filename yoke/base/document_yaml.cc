@@ -80,7 +80,8 @@ class YamlEvents final : public YAML::EventHandler {
   void open(Value::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
     refuse_anchor(mark, anchor);
     if (builder_->expects_key()) {
-      stop_unless(builder_->fail("found a list or map as a key, expected a name", line_of(mark)));
+      stop_unless(
+          builder_->fail("found a list or map as a key, expected a name; is a bracket left open?", line_of(mark)));
     }
     stop_unless(builder_->open(kind, line_of(mark)));
   }
@@ -93,6 +94,10 @@ class YamlEvents final : public YAML::EventHandler {
 Result<Document> parse_yaml(std::string_view text, std::string file) {
   if (trim(text).empty()) return input_error("the file is empty, expected YAML", {.file = std::move(file)});
   DocumentBuilder builder(file);
+  if (text.size() > kMaxYamlBytes) {
+    builder.fail(fmt::format("found {} bytes of YAML, expected at most {}", text.size(), kMaxYamlBytes), 0);
+    return std::move(builder).finish();
+  }
   if (const auto valid = valid_utf8_prefix(text); valid < text.size()) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(valid), '\n');
     builder.fail("found a byte that is not UTF-8, expected YAML in UTF-8", static_cast<int>(line));

@@ -1,0 +1,13 @@
+#include "yoke/cluster/hostfile.h"
+#include "fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace yoke;
+  const std::string_view text = fuzz::text_of(data, size);
+  const auto parse = [](std::string_view input, const std::string& file) -> base::Result<cluster::Cluster> {
+    YOKE_TRY(auto imported, cluster::parse_hostfile(input, file));
+    return std::move(imported.cluster);
+  };
+  fuzz::check_round_trip(text, parse, cluster::to_hostfile);
+  return 0;
+}

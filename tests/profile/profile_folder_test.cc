@@ -1,0 +1,194 @@
+#include "yoke/profile/profile_folder.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/files.h"
+#include "yoke/profile/pipedream/graph_text.h"
+
+namespace yoke::profile {
+namespace {
+
+using yoke::testing::expect_input_error;
+using Json = nlohmann::ordered_json;
+
+const std::string kSample = std::string(YOKE_SOURCE_DIR) + "/tests/profile/data/folder";
+
+ProfileSet sample_set() {
+  return {.model = "tiny",
+          .nodes = {{.node = "east",
+                     .device_type = "Fast GPU",
+                     .by_lbs = {{16,
+                                 {2,
+                                  base::Bytes{9007199254740993},  // not a double
+                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75}, {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}}}},
+                                {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}}},
+                    {.node = "fe80::1", .device_type = "cpu", .by_lbs = {{16, {1, std::nullopt, {}}}}}},
+          .buckets = {{1.5, 25.25, 9}},
+          .comm = {.intra = {{0.25, 1.5}, {1, 2.25}}, .inter = {}}};
+}
+
+LayerGraph sample_graph() {
+  auto graph = LayerGraph::make({{.id = "in", .description = "Input", .output_bytes = {0}},
+                                 {.id = "lstm",
+                                  .description = "LSTM(8, \"x\")",
+                                  .forward_ms = 1.5,
+                                  .backward_ms = 1.0 / 3,
+                                  .output_bytes = {64, 32.5},
+                                  .parameter_bytes = 1e12,
+                                  .stage = 2}},
+                                {{0, 1}, {0, 1}});
+  EXPECT_TRUE(graph.ok());
+  return *graph;
+}
+
+TEST(ProfileFolder, GoldenSampleReadsAndWritesItself) {
+  const auto profiles = load_profiles(kSample);
+  ASSERT_TRUE(profiles.ok()) << profiles.error().to_string();
+  EXPECT_EQ(*profiles, sample_set());
+  const auto graph = load_layers(kSample);
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  EXPECT_EQ(*graph, sample_graph());
+
+  const yoke::testing::TemporaryFolder copy;
+  ASSERT_TRUE(save_profiles(copy.path(), *profiles).ok());
+  ASSERT_TRUE(save_layers(copy.path(), *graph).ok());
+  for (const char* name : {"nodes/east.json", "nodes/fe80::1.json", "buckets.json", "comm.json", "layers.json"}) {
+    EXPECT_EQ(yoke::testing::read_text(copy.path(name)), yoke::testing::read_text(kSample + "/" + name));
+  }
+}
+
+TEST(ProfileFolder, NodesAreGatheredByCopyingFiles) {
+  const yoke::testing::TemporaryFolder here;
+  const yoke::testing::TemporaryFolder there;
+  const ProfileSet both = sample_set();
+  ProfileSet one = both;
+  one.nodes.pop_back();
+  ASSERT_TRUE(save_profiles(here.path(), one).ok());
+  ProfileSet other{.model = both.model, .nodes = {both.nodes.back()}};
+  ASSERT_TRUE(save_profiles(there.path(), other).ok());
+  EXPECT_EQ(*load_profiles(there.path()), other) << "buckets and comm may be absent";
+  std::filesystem::copy(there.path("nodes/fe80::1.json"), here.path("nodes"));
+  const auto gathered = load_profiles(here.path());
+  ASSERT_TRUE(gathered.ok()) << gathered.error().to_string();
+  EXPECT_EQ(*gathered, both);
+}
+
+TEST(ProfileFolder, RealGraphsSurvive) {
+  YOKE_NEEDS_SHARED_DATA();
+  for (const char* name : {"gnmt_large.txt", "nasnetalarge.txt"}) {
+    const auto graph = pipedream::load_graph_text(yoke::testing::shared_data() + "/pipedream/profiles/" + name);
+    ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+    const auto again = parse_layers_file(to_layers_json(*graph), "again");
+    ASSERT_TRUE(again.ok()) << again.error().to_string();
+    EXPECT_EQ(*again, *graph);
+  }
+}
+
+/// A copy of the sample that each test spoils in its own way.
+class ProfileFolderCopy : public ::testing::Test {
+ protected:
+  ProfileFolderCopy() { std::filesystem::copy(kSample, folder_.path(), std::filesystem::copy_options::recursive); }
+
+  /// Replaces the value at a JSON pointer in one file of the sample.
+  void set(const std::string& file, const std::string& pointer, const Json& value) const {
+    Json json = Json::parse(yoke::testing::read_text(kSample + "/" + file));
+    json[Json::json_pointer(pointer)] = value;
+    folder_.write(file, json.dump(1));
+  }
+  void erase(const std::string& file, const std::string& key) const {
+    Json json = Json::parse(yoke::testing::read_text(kSample + "/" + file));
+    json.erase(key);
+    folder_.write(file, json.dump(1));
+  }
+  base::Result<ProfileSet> load() const { return load_profiles(folder_.path()); }
+
+  yoke::testing::TemporaryFolder folder_;
+};
+
+TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
+  const std::string east = "nodes/east.json";
+  const auto expect = [&](const std::string& pointer, const Json& value, const std::string& part) {
+    set(east, pointer, value);
+    expect_input_error(load(), part);
+  };
+  expect("/version", 2, "east.json:3: version: found version 2 of yoke-node-profile, expected at most 1");
+  expect("/format", "yoke-plan", "east.json:2: format: found `yoke-plan`, expected yoke-node-profile");
+  expect("/modle", "x", "unknown key `modle`, did you mean `model`?");
+  expect("/node", "west", "east.json: node: found the node `west` in the file `east.json`");
+  expect("/node", "../x", "expected a name without blanks, commas and slashes");
+  expect("/local_batches/1/lbs", 16, "local_batches[1]: the local batch size 16 is given twice");
+  expect("/local_batches/0/lbs", 0, "local_batches[0].lbs: found `0`");
+  expect("/local_batches/0/max_vsw", 1.5, "local_batches[0].max_vsw: found `1.5`");
+  expect("/local_batches/0/total_memory", -1, "local_batches[0].total_memory: found `-1`");
+  expect("/local_batches/0/compute/1/vsw", 1, "local_batches[0].compute[1]: found vsw 1 after 1");
+  expect("/local_batches/0/compute/0/forward_ms", -1, "compute[0].forward_ms: found `-1`");
+  expect("/local_batches/0/compute/0/forward_ms", "1", "compute[0].forward_ms: found the text `1`");
+  expect("/local_batches/0/compute/0/colour", 1, "local_batches[0].compute[0]: unknown key `colour`");
+  expect("/local_batches", 7, "local_batches: found `7`, expected a list");
+  for (const char* key : {"model", "node", "device_type", "local_batches"}) {
+    erase(east, key);
+    expect_input_error(load(), std::string("east.json:1: required key `") + key + "` is missing");
+  }
+  folder_.write(east, "");
+  expect_input_error(load(), "east.json: the file is empty");
+  folder_.write(east, yoke::testing::read_text(kSample + "/" + east).substr(0, 300));
+  expect_input_error(load(), "not valid JSON");
+}
+
+TEST_F(ProfileFolderCopy, OtherFilesAreCheckedToo) {
+  set("buckets.json", "/model", "huge");
+  expect_input_error(load(), "buckets.json: model: found the model `huge`, expected `tiny`");
+  set("buckets.json", "/mebibytes/0", 0);
+  expect_input_error(load(), "mebibytes[0]: found `0`");
+  set("buckets.json", "/mebibytes", Json::array());
+  expect_input_error(load(), "mebibytes: found no bucket");
+  std::filesystem::remove(folder_.path("buckets.json"));
+  set("comm.json", "/intra/0/ideal_ms", -0.5);
+  expect_input_error(load(), "intra[0].ideal_ms: found `-0.5`");
+  set("comm.json", "/intra/0/other", 1);
+  expect_input_error(load(), "intra[0]: unknown key `other`");
+  erase("comm.json", "inter");
+  expect_input_error(load(), "required key `inter` is missing");
+}
+
+TEST_F(ProfileFolderCopy, BadLayerFilesAreOneError) {
+  const auto expect = [&](const std::string& pointer, const Json& value, const std::string& part) {
+    set("layers.json", pointer, value);
+    expect_input_error(load_layers(folder_.path()), part);
+  };
+  expect("/layers/1/id", "in", "layers[1]: the layer `in` is given twice");
+  expect("/layers/1/id", "lstm ", "edges[0][1]: there is no layer `lstm`");
+  expect("/layers/1/forward_ms", -1, "layers[1].forward_ms: found `-1`");
+  expect("/layers/1/stage", -1, "layers[1].stage: found `-1`");
+  expect("/layers/1/output_bytes", 5, "layers[1].output_bytes: found `5`, expected a list");
+  expect("/layers", Json::array(), "there is no layer `in`");
+  expect("/edges/0", {"in"}, "edges[0]: found no pair");
+  expect("/edges/0/1", "gone", "edges[0][1]: there is no layer `gone`");
+  expect("/edges/0", {"lstm", "in"}, "layers.json: the graph has a cycle");
+  expect("/edges/0", {"in", "in"}, "layers.json: the graph has a cycle: `in -> in`");
+}
+
+TEST_F(ProfileFolderCopy, BadFoldersAreInputErrors) {
+  expect_input_error(load_profiles(folder_.path("gone")), "gone/nodes: cannot read the folder");
+  expect_input_error(load_profiles(folder_.path("comm.json")), "comm.json/nodes");
+  expect_input_error(load_layers(folder_.path("gone")), "layers.json: cannot open the file");
+  folder_.write("nodes/README", "");
+  expect_input_error(load(), "nodes/README: found a file that is no node profile");
+  std::filesystem::remove_all(folder_.path("nodes"));
+  std::filesystem::create_directory(folder_.path("nodes"));
+  expect_input_error(load(), "nodes: found no node profile");
+  std::filesystem::remove(folder_.path("nodes"));
+  folder_.write("nodes", "");
+  expect_input_error(load(), "nodes: found a file, expected a folder");
+}
+
+TEST_F(ProfileFolderCopy, NoPermissionIsAnInputError) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  std::filesystem::permissions(folder_.path("nodes/east.json"), std::filesystem::perms::none);
+  expect_input_error(load(), "Permission denied");
+}
+
+}  // namespace
+}  // namespace yoke::profile
