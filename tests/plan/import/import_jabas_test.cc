@@ -1,4 +1,4 @@
-#include "yoke/interop/jabas.h"
+#include "yoke/plan/import/jabas.h"
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 #include "tests/support/files.h"
 #include "yoke/base/text.h"
 
-namespace yoke::interop {
+namespace yoke::plan {
 namespace {
 
 using ::testing::ElementsAre;
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using yoke::testing::expect_input_error;
 
-const std::string kSample = std::string(YOKE_SOURCE_DIR) + "/tests/interop/data/jabas";
+const std::string kSample = std::string(YOKE_SOURCE_DIR) + "/tests/plan/import/data/jabas";
 
 /// Relative path -> content that can be compared: JSON parsed, numbers of text files parsed, so that only values count.
 std::map<std::string, nlohmann::json> contents(const std::string& folder) {
@@ -118,4 +118,4 @@ TEST_F(JabasCopy, MissingPartsAreErrors) {
 }
 
 }  // namespace
-}  // namespace yoke::interop
+}  // namespace yoke::plan

@@ -1,8 +1,8 @@
-#include "yoke/interop/pipedream.h"
+#include "yoke/plan/import/pipedream.h"
 
 #include "tests/support/files.h"
 
-namespace yoke::interop {
+namespace yoke::plan {
 namespace {
 
 TEST(Pipedream, MachinesBecomeNodesWithAsManyDevices) {
@@ -14,4 +14,4 @@ TEST(Pipedream, MachinesBecomeNodesWithAsManyDevices) {
 }
 
 }  // namespace
-}  // namespace yoke::interop
+}  // namespace yoke::plan
