@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <algorithm>
+#include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 

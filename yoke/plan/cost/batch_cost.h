@@ -3,6 +3,7 @@
 // Implementations are immutable after construction; all const members are safe from any thread.
 #pragma once
 
+#include <compare>
 #include <string_view>
 #include <vector>
 

@@ -71,6 +71,7 @@ class Dealer {
     }
   }
 
+  /// Asks only that the devices could together run the workers or more; much faster than the exact time.
   std::optional<double> lower_bound() const {
     if (!possible_) return std::nullopt;
     const auto enough = [this](double seconds) { return could_reach(seconds); };
@@ -234,11 +235,6 @@ std::optional<double> deal_seconds(std::span<const LaneGroup> groups, int worker
   const Dealer dealer(groups, workers, below);
   const std::optional<double> bound = dealer.lower_bound();
   return bound ? dealer.seconds(*bound) : std::nullopt;
-}
-
-std::optional<double> least_deal_seconds(std::span<const LaneGroup> groups, int workers, double below) {
-  if (groups.empty()) return std::nullopt;
-  return Dealer(groups, workers, below).lower_bound();
 }
 
 }  // namespace yoke::plan

@@ -35,9 +35,4 @@ std::optional<Deal> deal_workers(std::span<const LaneGroup> groups, int workers,
 std::optional<double> deal_seconds(std::span<const LaneGroup> groups, int workers,
                                    double below = std::numeric_limits<double>::infinity());
 
-/// A lower bound of the time deal_workers() finds, much faster to compute: it asks only that the devices could
-/// together run `workers` or more. nullopt as above.
-std::optional<double> least_deal_seconds(std::span<const LaneGroup> groups, int workers,
-                                         double below = std::numeric_limits<double>::infinity());
-
 }  // namespace yoke::plan

@@ -59,7 +59,9 @@ struct ScaleDecision {
 
 /// The best candidate by the goal; ties: stay, then fewer devices, then the first in a fixed order of search. So a move
 /// must gain more than it costs. A candidate must be able to run every batch of the forecast, one worker per device at
-/// least. Infeasible error when none can, or none meets the deadline or budget (it says what can be reached).
+/// least. Exact when `proven`; the effort is limited (ScaleEffort), which in practice only cuts the search for the
+/// lowest cost among very many candidates of nearly equal price per speed. Infeasible error when none can, or none
+/// meets the deadline or budget (it says what can be reached).
 base::Result<ScaleDecision> decide_scale(const BatchCost& cost, const ScaleRequest& request);
 
 }  // namespace yoke::plan

@@ -127,7 +127,8 @@ double ScaleBound::sufficient_price(const Ladder& ladder, const Rung& rung, cons
   if (decided < 0) return kNever;
   double wanted = ladder.workers - decided;
   double price = choice.price;
-  // Each kind by itself may take all devices left: by price alone the greedy order is right, with both limits it is not.
+  // Each kind by itself may take all devices left: by price alone the greedy order is right, with both limits it is
+  // not.
   for (const std::size_t kind : rung.by_price) {
     if (wanted <= 0) break;
     if (rank_[kind] < choice.decided) continue;
