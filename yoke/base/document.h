@@ -27,16 +27,22 @@ namespace yoke::base {
 
 /// One value of a document. Scalars keep their text as written, so that integers and units lose nothing.
 struct Value {
+  struct Entry;
   enum class Kind { kNull, kBool, kNumber, kString, kList, kMap };
 
   Kind kind = Kind::kNull;
   int line = 0;
-  std::string text;                                    // scalars
-  std::vector<Value> items;                            // lists
-  std::vector<std::pair<std::string, Value>> entries;  // maps, in the order written; keys are unique
+  std::string text;            // scalars
+  std::vector<Value> items;    // lists
+  std::vector<Entry> entries;  // maps, in the order written; keys are unique
 
   /// `a map`, `the number 12`, `the text "x"`: for messages.
   std::string describe() const;
+};
+
+struct Value::Entry {
+  std::string key;
+  Value value;
 };
 
 struct Document {

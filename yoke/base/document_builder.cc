@@ -61,7 +61,7 @@ bool DocumentBuilder::add(Value value) {
   if (open_.empty()) {
     document_.root = std::move(value);
   } else if (Level& parent = open_.back(); parent.value.kind == Value::Kind::kMap) {
-    parent.value.entries.emplace_back(*std::exchange(parent.pending_key, std::nullopt), std::move(value));
+    parent.value.entries.push_back({*std::exchange(parent.pending_key, std::nullopt), std::move(value)});
   } else {
     parent.value.items.push_back(std::move(value));
   }

@@ -60,9 +60,9 @@ Error peer_error(std::string message, Where where) {
 
 Failure::Failure(Error error) : std::runtime_error(error.to_string()), error_(std::move(error)) {}
 
-void require(bool holds, std::string_view message, std::source_location at) {
+void require(bool holds, std::string_view message, SourceLocation at) {
   if (holds) return;
-  throw Failure({ErrorKind::kInternal, std::string(message), {at.file_name(), static_cast<int>(at.line()), {}}});
+  throw Failure({ErrorKind::kInternal, std::string(message), {at.file, at.line, {}}});
 }
 
 }  // namespace yoke::base

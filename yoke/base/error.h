@@ -10,7 +10,6 @@
 // may use its own copy.
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -61,7 +60,17 @@ class Failure : public std::runtime_error {
   Error error_;
 };
 
+/// A place in our own source. std::source_location does what we need, but clang 14 cannot compile libstdc++'s.
+struct SourceLocation {
+  const char* file = "";
+  int line = 0;
+
+  static constexpr SourceLocation current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
 /// Throws an internal Failure naming the caller's file and line unless `holds`. Put the values compared in `message`.
-void require(bool holds, std::string_view message, std::source_location at = std::source_location::current());
+void require(bool holds, std::string_view message, SourceLocation at = SourceLocation::current());
 
 }  // namespace yoke::base

@@ -65,7 +65,7 @@ std::string yaml_text(const std::string& text) {
 bool looks_like_jabas(const base::Document& document) {
   const auto& entries = document.root.entries;
   return !entries.empty() && std::all_of(entries.begin(), entries.end(), [](const auto& entry) {
-    return entry.second.kind == base::Value::Kind::kMap;
+    return entry.value.kind == base::Value::Kind::kMap;
   });
 }
 
