@@ -23,15 +23,15 @@ TEST_P(EitherSyntax, EveryValueKnowsItsLine) {
   ASSERT_EQ(root.kind, Value::Kind::kMap);
   EXPECT_EQ(root.line, 1);
   ASSERT_EQ(root.entries.size(), 3U);
-  EXPECT_EQ(root.entries[0].second.line, 2);
-  const Value& list = root.entries[1].second;
+  EXPECT_EQ(root.entries[0].value.line, 2);
+  const Value& list = root.entries[1].value;
   EXPECT_EQ(list.line, 4);
   ASSERT_EQ(list.items.size(), 3U);
   EXPECT_EQ(list.items[0].kind, Value::Kind::kBool);
   EXPECT_EQ(list.items[1].kind, Value::Kind::kNull);
   EXPECT_EQ(list.items[2].kind, Value::Kind::kString);
   EXPECT_EQ(list.items[2].line, 5);
-  const Value& number = root.entries[2].second.entries[0].second;
+  const Value& number = root.entries[2].value.entries[0].value;
   EXPECT_EQ(number.kind, Value::Kind::kNumber);
   EXPECT_EQ(number.text, "-2.5e3");
   EXPECT_EQ(number.line, 8);

@@ -35,7 +35,7 @@ TEST(Hostfile, BadInputIsOneErrorWithItsLine) {
   expect_input_error(parse_hostfile("", "hosts"), "hosts: found no host");
   expect_input_error(parse_hostfile("# only\n\n", "hosts"), "hosts: found no host");
   for (const std::string& host :
-       std::vector<std::string>{":4", "[::1", "[::1]4", "@a", "a@", "a@b@c", "^a", "[]", "a$b"}) {
+       std::vector<std::string>{":4", "[::1", "[::1]4", "@a", "a@", "a@b@c", "^a", "[]", "[a]:2", "[a:b]:2", "a$b"}) {
     expect_input_error(parse(host), "hosts:2: found `" + host + "`, expected a host such as");
   }
   for (const std::string& count :

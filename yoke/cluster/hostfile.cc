@@ -89,6 +89,8 @@ class HostfileParser {
       if (!after.empty() && !after.starts_with(':')) return malformed();
       if (!after.empty()) word.slots = after.substr(1);
       host = host.substr(1, close - 1);
+      // Brackets are for IPv6 addresses; `[a:4]` would be read as four slots when written without them.
+      if (std::count(host.begin(), host.end(), ':') < 2) return malformed();
     } else if (std::count(host.begin(), host.end(), ':') == 1) {
       // More colons than one are an IPv6 address.
       const auto colon = host.find(':');
