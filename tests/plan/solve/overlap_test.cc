@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "tests/plan/solve/graph_text.h"
 #include "tests/plan/solve/random_graph.h"
 
 namespace yoke::plan {
@@ -314,6 +315,20 @@ TEST(Overlap, RefusesBadOptions) {
   EXPECT_TRUE(with([](OverlapOptions& o) { o.micro_batches = 0; }));
   EXPECT_TRUE(with([](OverlapOptions& o) { o.groups[0].devices_per_node = 1 << 30; }));
   EXPECT_TRUE(with([](OverlapOptions& o) { o.groups.resize(12, o.groups[0]); }));
+}
+
+TEST(Overlap, BranchyNetworksNeedNoPreparation) {
+  const std::string folder = std::string(YOKE_SHARED_DATA) + "/pipedream/profiles/";
+  if (!base::is_folder(folder)) GTEST_SKIP() << "reference data not found: " << folder;
+  const OverlapOptions options{.groups = {group_of("fast", 8, 1), group_of("slow", 8, 0.5)}};
+  for (const std::string name : {"inception_v3", "nasnetalarge", "nasnetamobile"}) {
+    SCOPED_TRACE(name);
+    const auto result = solve_overlap(load_graph_text(folder + name + ".txt"), options);
+    ASSERT_TRUE(result.ok()) << result.error().to_string();
+    EXPECT_FALSE(result->reduction.empty());
+    // 8 + 8/2 devices of the fast kind, kept busy to within a tenth.
+    EXPECT_LT(result->seconds_per_minibatch, 1.1 * result->single_seconds / 12);
+  }
 }
 
 TEST(Overlap, ThousandDevices) {

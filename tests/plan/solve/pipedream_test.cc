@@ -45,7 +45,8 @@ class Transcription {
   double best(int level, int i, int j, int m) {
     const auto key = std::tuple(level, i, j, m);
     if (const auto known = memory_.find(key); known != memory_.end()) return known->second;
-    const auto& [machines, bandwidth] = options_.levels[static_cast<std::size_t>(level)];
+    const int machines = options_.levels[static_cast<std::size_t>(level)].machines;
+    const double bandwidth = options_.levels[static_cast<std::size_t>(level)].bytes_per_s;
     const double within = level == 0 ? 1 : options_.levels[static_cast<std::size_t>(level - 1)].machines;
     double result = kNone;
     if ((m == 1 || !options_.straight) && !too_large(i, j, machines - m, m)) {

@@ -126,20 +126,26 @@ Restriction branches(const Prepared& prepared, int length) {
   return result;
 }
 
-/// Divides the layers into windows of `length`; `together`: each is kept together.
-Restriction windows(const Prepared& prepared, int length, bool together) {
-  Restriction result = unrestricted(prepared);
-  const auto layers = static_cast<int>(prepared.order.size());
-  const int count = (layers + length - 1) / length;
-  result.reduction.kind = together ? Reduction::Kind::kBlocks : Reduction::Kind::kWindows;
+/// Divides the layers into windows of `length`, where layers that `kept_together` keeps together count as one;
+/// `whole`: each window is kept together.
+Restriction windows(const Prepared& prepared, const Restriction& kept_together, int length, bool whole) {
+  Restriction result;
+  result.tail = kept_together.tail;
+  result.reduction.kind = whole ? Reduction::Kind::kBlocks : Reduction::Kind::kWindows;
+  result.window.resize(at(prepared.graph.size()), -1);
+  int units = 0;
+  for (const int layer : prepared.order) {
+    // The first layer of a unit decides, so that windows are in topological order too.
+    int& window = result.window[at(result.tail[at(layer)])];
+    if (window < 0) window = units++ / length;
+    result.window[at(layer)] = window;
+  }
+  const int count = (units + length - 1) / length;
   result.reduction.groups.resize(at(count));
-  result.window.resize(at(prepared.graph.size()));
   result.up_to = BitRows(count, prepared.graph.size());
-  for (int place = 0; place < layers; ++place) {
-    const int layer = prepared.order[at(place)];
-    result.window[at(layer)] = place / length;
-    result.reduction.groups[at(place / length)].push_back(layer);
-    for (int w = place / length; w < count; ++w) set(result.up_to.row(w), layer);
+  for (const int layer : prepared.order) {
+    result.reduction.groups[at(result.window[at(layer)])].push_back(layer);
+    for (int w = result.window[at(layer)]; w < count; ++w) set(result.up_to.row(w), layer);
   }
   return result;
 }
@@ -347,13 +353,15 @@ Restriction restrict_to(int limit, const Prepared& prepared) {
     }
     return branches(prepared, layers);
   }
+  constexpr int kUnit = 3;  // a convolution with its normalisation and activation: no good place for a cut
+  const Restriction units = branches(prepared, kUnit);
   int length = 0;
-  for (int longer = 1; longer < layers && keeps_to(limit, prepared, windows(prepared, longer, false));) {
+  for (int longer = 1; longer < layers && keeps_to(limit, prepared, windows(prepared, units, longer, false));) {
     length = longer;
     longer += (longer + 2) / 3;
   }
-  if (length > 0) return windows(prepared, length, false);
-  return windows(prepared, (layers + limit - 1) / limit, true);
+  if (length > 0) return windows(prepared, units, length, false);
+  return windows(prepared, unrestricted(prepared), (layers + limit - 1) / limit, true);
 }
 
 CutStates enumerate(const Prepared& prepared, int limit) {

@@ -13,9 +13,9 @@
 // enough:
 //  - branches: layers that follow one another on a branch are kept together, in twos, threes and so on up to the whole
 //    branch (what PipeDream's users had to do with a script beforehand);
-//  - windows: the layers in topological order are divided into windows of equal length, and a window is finished before
-//    the next is begun; the longest windows that respect the limit are taken;
-//  - blocks: when even single layers are too many, windows that are kept together.
+//  - windows: the layers in topological order, those of a branch in threes, are divided into windows of equal length,
+//    and a window is finished before the next is begun; the longest windows that respect the limit are taken;
+//  - blocks: when even the shortest windows are too many, windows that are kept together.
 // A reduced space holds a part of the original states with the original costs: a plan made from it is right, and the
 // best among the cuts that are left.
 #pragma once

@@ -160,8 +160,9 @@ class Program {
     if (compute <= alone) return 1;
     return static_cast<int>(std::min(compute / alone, kMostDevices + 1.0));
   }
-  template <typename Visit>
-  void for_each_choice(int k, int usage, Visit visit) const;
+  /// Visits the choices that `wanted(place, least)` asks for, where `least` is a time that none of them falls below.
+  template <typename Wanted, typename Visit>
+  void for_each_choice(int k, int usage, Wanted wanted, Visit visit) const;
   template <typename Visit>
   void for_each_next(Choice& choice, int usage_after, Visit visit) const;
   void fill(int k);
@@ -210,8 +211,8 @@ void Program::for_each_next(Choice& choice, int usage_after, Visit visit) const 
   }
 }
 
-template <typename Visit>
-void Program::for_each_choice(int k, int usage, Visit visit) const {
+template <typename Wanted, typename Visit>
+void Program::for_each_choice(int k, int usage, Wanted wanted, Visit visit) const {
   const int devices = usages_.devices(usage);
   const double start = k < 0 ? 0 : states_.seconds[at(k)];
   double fastest = 0;
@@ -224,12 +225,15 @@ void Program::for_each_choice(int k, int usage, Visit visit) const {
       const int used = usages_.used(usage, g);
       for (int q = fewest_replicas(compute, g); q <= used; ++q) {
         const int after = usages_.without(usage, g, q);
-        if (last != last_ && least_[row(last, after)] > bound_) continue;
+        const double least_after = last == last_ ? 0 : least_[row(last, after)];
+        if (least_after == kNone) continue;
         Choice choice{.last = last, .q = q};
         choice.place = {g, model_.spans_nodes(g, used, q)};
+        if (!wanted(choice.place, least_after)) continue;
         choice.overlapped = std::max(model_.compute_seconds(k + 1, last, g, q),
                                      model_.all_reduce_seconds(k + 1, last, choice.place, q));
-        if (choice.overlapped > bound_ || !model_.fits(k + 1, last, g, q, devices)) continue;
+        const double least = std::max(choice.overlapped, least_after);
+        if (least > bound_ || !wanted(choice.place, least) || !model_.fits(k + 1, last, g, q, devices)) continue;
         for_each_next(choice, after, visit);
       }
     }
@@ -243,12 +247,18 @@ void Program::fill(int k) {
     if (k < 0 && !model_.options().may_idle && usage != usages_.all()) continue;
     if (!may_follow(k, usage)) continue;
     double& least = least_[row(k, usage)];
-    for_each_choice(k, usage, [&](const Choice& choice) {
+    std::vector<double> worst(at(places()), kNone);  // over the sources, of each place: what is not below is no gain
+    const auto wanted = [&](const StagePlace& place, double value) { return value < worst[at(number(place))]; };
+    for_each_choice(k, usage, wanted, [&](const Choice& choice) {
+      double& worst_here = worst[at(number(choice.place))];
+      if (choice.rest >= worst_here) return;
+      worst_here = 0;
       for (int source = first_source; source < end_source; ++source) {
         const double value = seconds(choice, k, source);
         double& best = cells_[cell(k, usage, choice.place, source)];
         if (value < best && value <= bound_) best = value;
         least = std::min(least, best);
+        worst_here = std::max(worst_here, best);
       }
     });
   }
@@ -281,11 +291,14 @@ Program::Plan Program::plan() const {
   double value = plan.seconds;
   while (k != last_) {
     const bool anywhere = k < 0;  // the first stage may sit at any place, the others where the one before needs them
-    const StagePlace wanted = anywhere ? StagePlace{} : plan.stages.back().next;
+    const StagePlace required = anywhere ? StagePlace{} : plan.stages.back().next;
     bool found = false;
     Choice chosen;
-    for_each_choice(k, usage, [&](const Choice& choice) {
-      if (found || !(anywhere || choice.place == wanted) || seconds(choice, k, source) != value) return;
+    const auto wanted = [&](const StagePlace& place, double least) {
+      return !found && (anywhere || place == required) && least <= value;
+    };
+    for_each_choice(k, usage, wanted, [&](const Choice& choice) {
+      if (found || seconds(choice, k, source) != value) return;
       found = true;
       chosen = choice;
     });
@@ -337,7 +350,7 @@ Status validate(const OverlapOptions& options) {
 /// The most states whose tables fit into memory and whose solution takes a few seconds; below 2 there is no solution.
 double affordable_states(const OverlapOptions& options) {
   constexpr double kTableBytes = 300e6;
-  constexpr double kSteps = 4e10;  // most are skipped thanks to the bound
+  constexpr double kSteps = 1e10;  // at most; the bound saves nearly all where memory is ample
   constexpr double kMostStates = 4000;
   const auto groups = static_cast<double>(options.groups.size());
   double usages = 1;
@@ -376,14 +389,16 @@ Result<Solution> solve_states(const LayerGraph& graph, const OverlapOptions& opt
   constexpr int kFraction = 5;
   YOKE_TRY(const CutStates found, enumerate_cut_states(graph, limit));
   CutStates states = sorted_by_seconds(found);
-  double bound = kNone;
   if (states.count > kFewStates) {
-    YOKE_TRY(const Solution rough,
-             solve_states(graph, options, usages, std::max(kFewStates, states.count / kFraction)));
-    bound = rough.plan.seconds;
+    YOKE_TRY(Solution rough, solve_states(graph, options, usages, std::max(kFewStates, states.count / kFraction)));
+    if (rough.plan.seconds < kNone) {
+      Program::Plan plan = Program(states, options, usages, rough.plan.seconds).plan();
+      // Two reductions of a graph may keep different cuts: then the rough solution can be the better one.
+      if (plan.stages.empty()) return rough;
+      return Solution{std::move(states), std::move(plan)};
+    }
   }
-  Program::Plan plan =
-      bound == kNone ? solve_by_guesses(states, options, usages) : Program(states, options, usages, bound).plan();
+  Program::Plan plan = solve_by_guesses(states, options, usages);
   return Solution{std::move(states), std::move(plan)};
 }
 

@@ -16,6 +16,7 @@ OverlapModel::OverlapModel(const CutStates& states, const OverlapOptions& option
 
 bool OverlapModel::spans_nodes(int index, int used, int q) const {
   const int per_node = group(index).devices_per_node;
+  if (q == 1 || group(index).nodes == 1) return false;
   return (used - q) / per_node != (used - 1) / per_node;
 }
 

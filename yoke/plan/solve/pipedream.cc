@@ -22,7 +22,7 @@ using Split = PipedreamResult::Split;
 using Group = PipedreamResult::Group;
 
 // What the tables may take, and how much work the innermost levels may be, before the graph is reduced.
-constexpr double kTableBytes = 350e6;
+constexpr double kTableBytes = 280e6;
 constexpr double kTableSteps = 80e9;
 constexpr int kMostStates = 6000;
 constexpr int kMostMachines = 4096;
