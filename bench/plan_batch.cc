@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "yoke/plan/cost/iidp_model.h"
-#include "yoke/plan/solve/batch.h"
-#include "yoke/plan/solve/scale.h"
+#include "yoke/plan/solve/batch/batch.h"
+#include "yoke/plan/solve/scale/scale.h"
 
 namespace yoke {
 namespace {

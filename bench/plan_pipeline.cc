@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/plan/solve/graph_text.h"
+#include "tests/plan/pipeline/graph_text.h"
 #include "yoke/base/document.h"
-#include "yoke/plan/solve/overlap.h"
-#include "yoke/plan/solve/pipedream.h"
+#include "yoke/plan/solve/pipeline/overlap.h"
+#include "yoke/plan/solve/pipeline/pipedream.h"
 
 namespace yoke {
 namespace {

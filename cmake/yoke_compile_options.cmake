@@ -8,7 +8,7 @@ target_compile_options(yoke_compile_options INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # gcc 12-14 report false positives deep inside std::string and std::variant at -O2.
   # -fpch-preprocess is what ccache needs to cache a file that uses a precompiled header.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized -fpch-preprocess>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -fpch-preprocess>)
 
 if(YOKE_SANITIZE)
   target_compile_options(yoke_compile_options INTERFACE -fsanitize=${YOKE_SANITIZE} -fno-omit-frame-pointer

@@ -163,11 +163,11 @@ TEST(ExpectFormat, RefusesOtherFormatsAndNewerVersions) {
 }
 
 TEST(LoadDocument, ChoosesTheSyntaxByName) {
-  const yoke::testing::TemporaryFolder folder;
+  const yoke::testing::TempFolder folder;
   EXPECT_TRUE(load_document(folder.write("a.yaml", "a: 1")).ok());
   EXPECT_TRUE(load_document(folder.write("a.json", "{\"a\": 1}")).ok());
   expect_input_error(load_document(folder.write("b.json", "a: 1")), "b.json:1: not valid JSON");
-  expect_input_error(load_document(folder.path("gone")), "gone: cannot open the file");
+  expect_input_error(load_document(folder.file("gone")), "gone: cannot open the file");
 }
 
 }  // namespace

@@ -20,30 +20,30 @@ using yoke::testing::TempFolder;
 TEST(Files, ReadsWhatWasPublished) {
   const TempFolder folder;
   const std::string content("a\0b\n", 4);
-  ASSERT_TRUE(publish_file(folder / "x", content).ok());
-  EXPECT_EQ(*read_file(folder / "x"), content);
+  ASSERT_TRUE(publish_file(folder.file("x"), content).ok());
+  EXPECT_EQ(*read_file(folder.file("x")), content);
   EXPECT_THAT(*list_folder(folder.path()), ElementsAre("x")) << "no temporary file may stay";
 }
 
 TEST(Files, PublishReplacesAndHonoursTheUmask) {
   const TempFolder folder;
   const mode_t old = ::umask(027);
-  ASSERT_TRUE(publish_file(folder / "x", "old").ok());
+  ASSERT_TRUE(publish_file(folder.file("x"), "old").ok());
   ::umask(old);
   struct stat info {};
-  ASSERT_EQ(::stat((folder / "x").c_str(), &info), 0);
+  ASSERT_EQ(::stat((folder.file("x")).c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0640U);
-  ASSERT_TRUE(publish_file(folder / "x", "new").ok());
-  EXPECT_EQ(*read_file(folder / "x"), "new");
+  ASSERT_TRUE(publish_file(folder.file("x"), "new").ok());
+  EXPECT_EQ(*read_file(folder.file("x")), "new");
 }
 
 TEST(Files, RefusesWhatIsNoReadableFile) {
   const TempFolder folder;
-  EXPECT_THAT(read_file(folder / "absent").error().to_string(), HasSubstr("absent"));
+  EXPECT_THAT(read_file(folder.file("absent")).error().to_string(), HasSubstr("absent"));
   EXPECT_THAT(read_file(folder.path()).error().message, HasSubstr("folder"));
   EXPECT_THAT(read_file("/dev/null").error().message, HasSubstr("regular file"));
-  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_FALSE(read_file(folder / "pipe").ok()) << "must not wait for a writer";
+  ASSERT_EQ(::mkfifo((folder.file("pipe")).c_str(), 0600), 0);
+  EXPECT_FALSE(read_file(folder.file("pipe")).ok()) << "must not wait for a writer";
 }
 
 TEST(Files, RefusesHugeFilesBeforeReadingThem) {
@@ -57,16 +57,16 @@ TEST(Files, RefusesHugeFilesBeforeReadingThem) {
 
 TEST(Files, PublishFailureLeavesTheOldFile) {
   const TempFolder folder;
-  EXPECT_EQ(publish_file(folder / "no/such/folder/x", "new").error().kind, ErrorKind::kPeer);
-  ASSERT_TRUE(make_folder(folder / "taken").ok());
-  EXPECT_FALSE(publish_file(folder / "taken", "new").ok()) << "a folder is in the way";
+  EXPECT_EQ(publish_file(folder.file("no/such/folder/x"), "new").error().kind, ErrorKind::kPeer);
+  ASSERT_TRUE(make_folder(folder.file("taken")).ok());
+  EXPECT_FALSE(publish_file(folder.file("taken"), "new").ok()) << "a folder is in the way";
   EXPECT_THAT(*list_folder(folder.path()), ElementsAre("taken"));
 }
 
 // A writer that is killed at a random moment leaves the old content or the new, never a part.
 TEST(Files, KilledWriterLeavesAWholeFile) {
   const TempFolder folder;
-  const std::string path = folder / "x";
+  const std::string path = folder.file("x");
   const std::string contents[] = {std::string(200'000, 'a'), std::string(300'000, 'b')};
   ASSERT_TRUE(publish_file(path, contents[0]).ok());
   for (int round = 0; round < 20; ++round) {
@@ -87,14 +87,14 @@ TEST(Files, KilledWriterLeavesAWholeFile) {
 
 TEST(Files, FoldersAreMadeAndListedInOrder) {
   const TempFolder folder;
-  ASSERT_TRUE(make_folder(folder / "a/b").ok());
-  ASSERT_TRUE(make_folder(folder / "a/b").ok());
+  ASSERT_TRUE(make_folder(folder.file("a/b")).ok());
+  ASSERT_TRUE(make_folder(folder.file("a/b")).ok());
   folder.write("a/z", "");
   folder.write("a/c", "");
-  EXPECT_THAT(*list_folder(folder / "a"), ElementsAre("b", "c", "z"));
-  EXPECT_FALSE(make_folder(folder / "a/z/deeper").ok());
-  EXPECT_THAT(list_folder(folder / "a/z").error().message, HasSubstr("found a file"));
-  EXPECT_FALSE(list_folder(folder / "absent").ok());
+  EXPECT_THAT(*list_folder(folder.file("a")), ElementsAre("b", "c", "z"));
+  EXPECT_FALSE(make_folder(folder.file("a/z/deeper")).ok());
+  EXPECT_THAT(list_folder(folder.file("a/z")).error().message, HasSubstr("found a file"));
+  EXPECT_FALSE(list_folder(folder.file("absent")).ok());
 }
 
 TEST(Files, JoinsPaths) {

@@ -22,9 +22,9 @@ TEST(Trace, WritesWhatViewersRead) {
   trace.span({0, 1}, "forward", "compute", nanoseconds(1'234'567), microseconds(10), "worker 3");
   trace.mark({0, 1}, "step", microseconds(2));
   trace.counter(0, "memory", microseconds(3), 1.5e9);
-  ASSERT_TRUE(trace.write(folder / "trace.json").ok());
+  ASSERT_TRUE(trace.write(folder.file("trace.json")).ok());
 
-  const auto document = load_document(folder / "trace.json");
+  const auto document = load_document(folder.file("trace.json"));
   ASSERT_TRUE(document.ok()) << document.error().to_string();
   Reader reader(*document);
   auto events = reader.root().field("traceEvents").items();

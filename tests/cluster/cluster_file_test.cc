@@ -76,7 +76,7 @@ TEST(ClusterFile, NumbersSurviveToTheLastDigit) {
 }
 
 TEST(ClusterFile, LoadTellsTheFormatsApart) {
-  const yoke::testing::TemporaryFolder folder;
+  const yoke::testing::TempFolder folder;
   const auto names = [](const base::Result<Cluster>& cluster) {
     EXPECT_TRUE(cluster.ok()) << cluster.error().to_string();
     std::string all;
@@ -104,11 +104,11 @@ TEST(ClusterFile, RealClustersAreRead) {
 }
 
 TEST(ClusterFile, SaveThenLoad) {
-  const yoke::testing::TemporaryFolder folder;
+  const yoke::testing::TempFolder folder;
   const auto cluster = Cluster::make({big_node()});
   ASSERT_TRUE(cluster.ok());
-  ASSERT_TRUE(save_cluster(folder.path("c.yaml"), *cluster).ok());
-  const auto again = load_cluster(folder.path("c.yaml"));
+  ASSERT_TRUE(save_cluster(folder.file("c.yaml"), *cluster).ok());
+  const auto again = load_cluster(folder.file("c.yaml"));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, *cluster);
 }
@@ -152,19 +152,19 @@ TEST(ClusterFile, BadInputIsOneErrorWithItsPlace) {
 }
 
 TEST(ClusterFile, BadPathsAreInputErrors) {
-  const yoke::testing::TemporaryFolder folder;
-  expect_input_error(load_cluster(folder.path("missing")), "cannot open the file: No such file");
+  const yoke::testing::TempFolder folder;
+  expect_input_error(load_cluster(folder.file("missing")), "cannot open the file: No such file");
   expect_input_error(load_cluster(folder.path()), "found a folder, expected a file");
   expect_input_error(load_cluster(folder.write("empty", "")), "the file is empty");
   expect_input_error(load_cluster(folder.write("empty.json", " \n")), "the file is empty");
   expect_input_error(load_cluster(folder.write("garbage", std::string(1000, '\x01'))), "garbage:1: found `\\x01");
   std::filesystem::resize_file(folder.write("huge", "x"), 100 << 20);
-  expect_input_error(load_cluster(folder.path("huge")), "found 104857600 bytes, expected at most");
+  expect_input_error(load_cluster(folder.file("huge")), "found 104857600 bytes, expected at most");
 }
 
 TEST(ClusterFile, NoPermissionIsAnInputError) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read every file";
-  const yoke::testing::TemporaryFolder folder;
+  const yoke::testing::TempFolder folder;
   const std::string path = folder.write("secret.yaml", "nodes: [{name: a}]");
   std::filesystem::permissions(path, std::filesystem::perms::none);
   expect_input_error(load_cluster(path), "Permission denied");

@@ -129,12 +129,12 @@ TEST(JabasConfig, BadInputIsOneErrorWithItsPlace) {
 }
 
 TEST(JabasConfig, PathsResolveAgainstTheWorkingFolderThenTheConfigs) {
-  const yoke::testing::TemporaryFolder folder;
+  const yoke::testing::TempFolder folder;
   const std::string config = folder.write("job/config.json", "{}");
   folder.write("job/mem/x", "");
-  EXPECT_EQ(*resolve_path("mem", config, "k"), folder.path("job/mem"));
-  EXPECT_EQ(*resolve_path("../job/mem", config, "k"), folder.path("job/../job/mem"));
-  EXPECT_EQ(*resolve_path(folder.path("job"), config, "k"), folder.path("job"));
+  EXPECT_EQ(*resolve_path("mem", config, "k"), folder.file("job/mem"));
+  EXPECT_EQ(*resolve_path("../job/mem", config, "k"), folder.file("job/../job/mem"));
+  EXPECT_EQ(*resolve_path(folder.file("job"), config, "k"), folder.file("job"));
   const std::filesystem::path before = std::filesystem::current_path();
   folder.write("mem/x", "");
   std::filesystem::current_path(folder.path());

@@ -35,8 +35,8 @@ class JabasFolders : public ::testing::Test {
     return to_compute_json({"m", gpu, lbs, {vsw, 1, 1, 1, 1, 1, 1, 1}, {}});
   }
 
-  yoke::testing::TemporaryFolder folder_;
-  Folders folders_{folder_.path("mem"), folder_.path("comp"), folder_.path("comm"), folder_.path("bucket")};
+  yoke::testing::TempFolder folder_;
+  Folders folders_{folder_.file("mem"), folder_.file("comp"), folder_.file("comm"), folder_.file("bucket")};
 };
 
 TEST_F(JabasFolders, WhatIsSavedIsLoaded) {
@@ -92,24 +92,24 @@ TEST_F(JabasFolders, FilesMustAgreeWithTheirPlace) {
 
 TEST_F(JabasFolders, MissingNodesAndFilesAreErrors) {
   expect_input_error(load_folders(folders_, {{"gone", ""}}), "mem: found no profile of node `gone`");
-  std::filesystem::remove(folder_.path("mem/32/a/max_memory_profile_info.json"));
+  std::filesystem::remove(folder_.file("mem/32/a/max_memory_profile_info.json"));
   expect_input_error(load(), "max_memory_profile_info.json: cannot open the file");
-  std::filesystem::remove_all(folder_.path("mem/32/a"));
+  std::filesystem::remove_all(folder_.file("mem/32/a"));
   expect_input_error(load(), "mem: found no profile of node `a`");
-  std::filesystem::remove(folder_.path("comp/32/a/m_32_1_comp_profile.json"));
+  std::filesystem::remove(folder_.file("comp/32/a/m_32_1_comp_profile.json"));
   expect_input_error(load(), "comp/32/a: found no compute profile");
-  std::filesystem::remove_all(folder_.path("comm"));
+  std::filesystem::remove_all(folder_.file("comm"));
   expect_input_error(load_folders(folders_, {{"b", ""}}), "comm: cannot read the folder");
 }
 
 TEST_F(JabasFolders, FoldersThatAreFilesAndNamesThatAreNoSizes) {
   folder_.write("comp/32x/a/x.json", "");
   expect_input_error(load(), "found the folder `32x`, expected a local batch size");
-  std::filesystem::remove_all(folder_.path("comp/32x"));
-  std::filesystem::remove_all(folder_.path("mem/32/a"));
+  std::filesystem::remove_all(folder_.file("comp/32x"));
+  std::filesystem::remove_all(folder_.file("mem/32/a"));
   folder_.write("mem/32/a", "a file");
   expect_input_error(load(), "mem/32/a: found a file, expected a folder");
-  std::filesystem::remove_all(folder_.path("mem"));
+  std::filesystem::remove_all(folder_.file("mem"));
   folder_.write("mem", "a file");
   expect_input_error(load(), "mem: found a file, expected a folder");
 }
@@ -117,28 +117,28 @@ TEST_F(JabasFolders, FoldersThatAreFilesAndNamesThatAreNoSizes) {
 TEST_F(JabasFolders, CommAndBucketFolders) {
   folder_.write("comm/second_intra.txt", "1,2");
   expect_input_error(load(), "second_intra.txt: found a second intra profile");
-  std::filesystem::remove_all(folder_.path("comm"));
+  std::filesystem::remove_all(folder_.file("comm"));
   folder_.write("comm/only_intra.txt", "1,2");
   EXPECT_THAT(load()->notes, Contains(HasSubstr("comm has no inter profile")));
-  std::filesystem::remove(folder_.path("comm/only_intra.txt"));
+  std::filesystem::remove(folder_.file("comm/only_intra.txt"));
   expect_input_error(load(), "comm: found no communication profile");
   folder_.write("comm/only_intra.txt", "1,2");
-  std::filesystem::remove(folder_.path("bucket/m_bucket_size_profile.json"));
+  std::filesystem::remove(folder_.file("bucket/m_bucket_size_profile.json"));
   expect_input_error(load(), "bucket: found no bucket profile");
 }
 
 TEST_F(JabasFolders, NoPermissionIsAnInputError) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read every folder";
-  std::filesystem::permissions(folder_.path("comp/32"), std::filesystem::perms::none);
+  std::filesystem::permissions(folder_.file("comp/32"), std::filesystem::perms::none);
   expect_input_error(load(), "Permission denied");
-  std::filesystem::permissions(folder_.path("comp/32"), std::filesystem::perms::owner_all);
+  std::filesystem::permissions(folder_.file("comp/32"), std::filesystem::perms::owner_all);
 }
 
 TEST_F(JabasFolders, NothingInvalidIsSaved) {
   ProfileSet bad = small_set();
   bad.nodes[0].by_lbs[32].compute[0].forward_ms = -1;
-  const yoke::testing::TemporaryFolder empty;
-  EXPECT_FALSE(save_folders({empty.path("m"), empty.path("c"), empty.path("o"), empty.path("b")}, bad).ok());
+  const yoke::testing::TempFolder empty;
+  EXPECT_FALSE(save_folders({empty.file("m"), empty.file("c"), empty.file("o"), empty.file("b")}, bad).ok());
   EXPECT_TRUE(std::filesystem::is_empty(empty.path()));
 }
 

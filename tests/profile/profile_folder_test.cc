@@ -51,17 +51,17 @@ TEST(ProfileFolder, GoldenSampleReadsAndWritesItself) {
   ASSERT_TRUE(graph.ok()) << graph.error().to_string();
   EXPECT_EQ(*graph, sample_graph());
 
-  const yoke::testing::TemporaryFolder copy;
+  const yoke::testing::TempFolder copy;
   ASSERT_TRUE(save_profiles(copy.path(), *profiles).ok());
   ASSERT_TRUE(save_layers(copy.path(), *graph).ok());
   for (const char* name : {"nodes/east.json", "nodes/fe80::1.json", "buckets.json", "comm.json", "layers.json"}) {
-    EXPECT_EQ(yoke::testing::read_text(copy.path(name)), yoke::testing::read_text(kSample + "/" + name));
+    EXPECT_EQ(yoke::testing::read_text(copy.file(name)), yoke::testing::read_text(kSample + "/" + name));
   }
 }
 
 TEST(ProfileFolder, NodesAreGatheredByCopyingFiles) {
-  const yoke::testing::TemporaryFolder here;
-  const yoke::testing::TemporaryFolder there;
+  const yoke::testing::TempFolder here;
+  const yoke::testing::TempFolder there;
   const ProfileSet both = sample_set();
   ProfileSet one = both;
   one.nodes.pop_back();
@@ -69,7 +69,7 @@ TEST(ProfileFolder, NodesAreGatheredByCopyingFiles) {
   ProfileSet other{.model = both.model, .nodes = {both.nodes.back()}};
   ASSERT_TRUE(save_profiles(there.path(), other).ok());
   EXPECT_EQ(*load_profiles(there.path()), other) << "buckets and comm may be absent";
-  std::filesystem::copy(there.path("nodes/fe80::1.json"), here.path("nodes"));
+  std::filesystem::copy(there.file("nodes/fe80::1.json"), here.file("nodes"));
   const auto gathered = load_profiles(here.path());
   ASSERT_TRUE(gathered.ok()) << gathered.error().to_string();
   EXPECT_EQ(*gathered, both);
@@ -104,7 +104,7 @@ class ProfileFolderCopy : public ::testing::Test {
   }
   base::Result<ProfileSet> load() const { return load_profiles(folder_.path()); }
 
-  yoke::testing::TemporaryFolder folder_;
+  yoke::testing::TempFolder folder_;
 };
 
 TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
@@ -144,7 +144,7 @@ TEST_F(ProfileFolderCopy, OtherFilesAreCheckedToo) {
   expect_input_error(load(), "mebibytes[0]: found `0`");
   set("buckets.json", "/mebibytes", Json::array());
   expect_input_error(load(), "mebibytes: found no bucket");
-  std::filesystem::remove(folder_.path("buckets.json"));
+  std::filesystem::remove(folder_.file("buckets.json"));
   set("comm.json", "/intra/0/ideal_ms", -0.5);
   expect_input_error(load(), "intra[0].ideal_ms: found `-0.5`");
   set("comm.json", "/intra/0/other", 1);
@@ -171,22 +171,22 @@ TEST_F(ProfileFolderCopy, BadLayerFilesAreOneError) {
 }
 
 TEST_F(ProfileFolderCopy, BadFoldersAreInputErrors) {
-  expect_input_error(load_profiles(folder_.path("gone")), "gone/nodes: cannot read the folder");
-  expect_input_error(load_profiles(folder_.path("comm.json")), "comm.json/nodes");
-  expect_input_error(load_layers(folder_.path("gone")), "layers.json: cannot open the file");
+  expect_input_error(load_profiles(folder_.file("gone")), "gone/nodes: cannot read the folder");
+  expect_input_error(load_profiles(folder_.file("comm.json")), "comm.json/nodes");
+  expect_input_error(load_layers(folder_.file("gone")), "layers.json: cannot open the file");
   folder_.write("nodes/README", "");
   expect_input_error(load(), "nodes/README: found a file that is no node profile");
-  std::filesystem::remove_all(folder_.path("nodes"));
-  std::filesystem::create_directory(folder_.path("nodes"));
+  std::filesystem::remove_all(folder_.file("nodes"));
+  std::filesystem::create_directory(folder_.file("nodes"));
   expect_input_error(load(), "nodes: found no node profile");
-  std::filesystem::remove(folder_.path("nodes"));
+  std::filesystem::remove(folder_.file("nodes"));
   folder_.write("nodes", "");
   expect_input_error(load(), "nodes: found a file, expected a folder");
 }
 
 TEST_F(ProfileFolderCopy, NoPermissionIsAnInputError) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read every file";
-  std::filesystem::permissions(folder_.path("nodes/east.json"), std::filesystem::perms::none);
+  std::filesystem::permissions(folder_.file("nodes/east.json"), std::filesystem::perms::none);
   expect_input_error(load(), "Permission denied");
 }
 

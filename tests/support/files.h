@@ -1,14 +1,14 @@
-// What the tests of file readers share: the reference data, throw-away folders, and the shape of a good error.
+// What the tests of file readers share: the reference data and the shape of a good error.
 #pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "tests/support/temp_folder.h"
 #include "yoke/base/error.h"
 #include "yoke/base/files.h"
 #include "yoke/base/result.h"
@@ -23,33 +23,6 @@ inline std::string shared_data() {
 #define YOKE_NEEDS_SHARED_DATA()                              \
   if (!std::filesystem::exists(yoke::testing::shared_data())) \
   GTEST_SKIP() << "no reference data in " << YOKE_SHARED_DATA
-
-/// A folder of one test, removed with everything in it when the test ends.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "yoke-test-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::string& path() const { return path_; }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-  /// Writes a file, making its folders; returns its path.
-  std::string write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
-    EXPECT_TRUE(base::publish_file(path(name), text).ok());
-    return path(name);
-  }
-
- private:
-  std::string path_;
-};
 
 inline std::string read_text(const std::string& path) {
   const auto text = base::read_file(path);

@@ -23,11 +23,11 @@ class TempFolder {
   TempFolder& operator=(const TempFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+  std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
 
   /// Writes a file (making its folders) and returns its path.
   std::string write(std::string_view name, std::string_view content) const {
-    const std::string path = *this / name;
+    const std::string path = file(name);
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path, std::ios::binary) << content;
     return path;

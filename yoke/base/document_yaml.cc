@@ -5,6 +5,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <sstream>
 
 #include "yoke/base/document.h"
@@ -118,9 +121,13 @@ Result<Document> parse_yaml(std::string_view text, std::string file) {
 }
 
 std::string yaml_text(std::string_view text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-  const bool plain = !text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos && text[0] != '-' &&
-                     kind_of_plain(std::string(text)) == Value::Kind::kString;
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./- ";
+  // What other readers of YAML take for something else than text.
+  constexpr std::string_view kWords[] = {"true", "false", "null", "yes", "no", "on", "off", "nan", "inf", "infinity"};
+  const auto same = [&](std::string_view word) { return edit_distance(text, word) == 0; };  // ignores case
+  const bool plain = !text.empty() && text.size() <= 200 && text.find_first_not_of(kPlain) == std::string_view::npos &&
+                     (std::isalpha(static_cast<unsigned char>(text.front())) != 0 || text.front() == '/') &&
+                     text.back() != ' ' && std::none_of(std::begin(kWords), std::end(kWords), same);
   if (plain) return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) {

@@ -9,7 +9,7 @@
 #include "yoke/cli/plan.h"
 #include "yoke/cli/table.h"
 #include "yoke/plan/cost/iidp_model.h"
-#include "yoke/plan/solve/batch.h"
+#include "yoke/plan/solve/batch/batch.h"
 
 namespace yoke::cli {
 namespace {

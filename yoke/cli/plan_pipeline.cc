@@ -10,8 +10,8 @@
 #include "yoke/cli/plan.h"
 #include "yoke/cli/table.h"
 #include "yoke/cluster/cluster_file.h"
-#include "yoke/plan/solve/overlap.h"
-#include "yoke/plan/solve/pipedream.h"
+#include "yoke/plan/solve/pipeline/overlap.h"
+#include "yoke/plan/solve/pipeline/pipedream.h"
 
 namespace yoke::cli {
 namespace {

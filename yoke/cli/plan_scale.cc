@@ -10,7 +10,7 @@
 #include "yoke/cli/plan.h"
 #include "yoke/cli/table.h"
 #include "yoke/plan/cost/iidp_model.h"
-#include "yoke/plan/solve/scale.h"
+#include "yoke/plan/solve/scale/scale.h"
 
 namespace yoke::cli {
 namespace {

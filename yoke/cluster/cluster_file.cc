@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
@@ -45,20 +43,6 @@ Node read_node(View view) {
   if (auto price = view.find("price_per_hour")) node.price_per_hour = price->number();
   view.done();
   return node;
-}
-
-/// Plain where YAML would read the same text back, else in double quotes with JSON's escapes, which YAML shares.
-std::string yaml_text(const std::string& text) {
-  const auto plain_char = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-' || c == ' ';
-  };
-  constexpr std::string_view kWords[] = {"true", "false", "null", "yes", "no", "on", "off", "nan", "inf", "infinity"};
-  std::string lower;
-  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const bool is_word = std::find(std::begin(kWords), std::end(kWords), lower) != std::end(kWords);
-  const bool plain = !text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0 &&
-                     text.back() != ' ' && std::all_of(text.begin(), text.end(), plain_char) && !is_word;
-  return plain ? text : nlohmann::json(text).dump();
 }
 
 /// JABAS's file is a map from host names to maps; ours has a list of nodes.
@@ -119,10 +103,10 @@ std::string to_cluster_yaml(const Cluster& cluster) {
     const auto line = [&](std::string_view key, const std::string& value) {
       text += fmt::format("    {}: {}\n", key, value);
     };
-    text += fmt::format("  - name: {}\n", yaml_text(node.name));
-    if (!node.address.empty()) line("address", yaml_text(node.address));
+    text += fmt::format("  - name: {}\n", base::yaml_text(node.name));
+    if (!node.address.empty()) line("address", base::yaml_text(node.address));
     line("devices", std::to_string(node.devices));
-    line("type", yaml_text(node.type));
+    line("type", base::yaml_text(node.type));
     if (node.speed != Node{}.speed) line("speed", base::exact(node.speed));
     if (node.memory) line("memory", std::to_string(node.memory->count));
     if (node.intra_bandwidth) line("intra_bandwidth", base::exact(node.intra_bandwidth->bytes_per_s));

@@ -34,9 +34,9 @@ void expect_round_trip(const std::string& folder) {
   const auto workspace = load_jabas(folder + "/config.json");
   ASSERT_TRUE(workspace.ok()) << workspace.error().to_string();
   EXPECT_THAT(workspace->notes, IsEmpty());
-  const yoke::testing::TemporaryFolder copy;
+  const yoke::testing::TempFolder copy;
   ASSERT_TRUE(save_jabas(copy.path(), *workspace).ok());
-  const auto again = load_jabas(copy.path("config.json"));
+  const auto again = load_jabas(copy.file("config.json"));
   ASSERT_TRUE(again.ok()) << again.error().to_string();
   EXPECT_EQ(again->config, workspace->config);
   EXPECT_EQ(again->cluster, workspace->cluster);
@@ -71,13 +71,13 @@ TEST(Jabas, RealWorkspacesRoundTrip) {
 class JabasCopy : public ::testing::Test {
  protected:
   JabasCopy() { std::filesystem::copy(kSample, folder_.path(), std::filesystem::copy_options::recursive); }
-  base::Result<JabasWorkspace> load() const { return load_jabas(folder_.path("config.json")); }
+  base::Result<JabasWorkspace> load() const { return load_jabas(folder_.file("config.json")); }
   void set(const std::string& file, const std::string& key, const nlohmann::ordered_json& value) const {
-    auto json = nlohmann::ordered_json::parse(yoke::testing::read_text(folder_.path(file)));
+    auto json = nlohmann::ordered_json::parse(yoke::testing::read_text(folder_.file(file)));
     json[key] = value;
     folder_.write(file, json.dump(1));
   }
-  yoke::testing::TemporaryFolder folder_;
+  yoke::testing::TempFolder folder_;
 };
 
 TEST_F(JabasCopy, ServersTheConfigDoesNotNameAreNoted) {
@@ -102,7 +102,7 @@ TEST_F(JabasCopy, UnknownServersAreErrors) {
 }
 
 TEST_F(JabasCopy, TheClustersGpuTypeMustBeTheProfiles) {
-  auto json = nlohmann::ordered_json::parse(yoke::testing::read_text(folder_.path("cluster_info.json")));
+  auto json = nlohmann::ordered_json::parse(yoke::testing::read_text(folder_.file("cluster_info.json")));
   json["fast"]["type"] = "Other GPU";
   folder_.write("cluster_info.json", json.dump());
   expect_input_error(load(), "gpu_type: found `Fast GPU`, expected `Other GPU`");
@@ -113,7 +113,7 @@ TEST_F(JabasCopy, MissingPartsAreErrors) {
   expect_input_error(load(), "config.json: comm_profile_dir: there is no `nowhere` nor `");
   set("config.json", "gpu_cluster_info", "nowhere.json");
   expect_input_error(load(), "config.json: gpu_cluster_info: there is no `nowhere.json` nor `");
-  expect_input_error(load_jabas(folder_.path("nowhere.json")), "nowhere.json: cannot open the file");
+  expect_input_error(load_jabas(folder_.file("nowhere.json")), "nowhere.json: cannot open the file");
   expect_input_error(load_jabas(folder_.path()), "found a folder, expected a file");
 }
 

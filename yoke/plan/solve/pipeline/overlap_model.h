@@ -1,0 +1,54 @@
+// The cost model of overlap.h as functions of one stage; shared by the dynamic program and by whoever explains a plan.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "yoke/plan/solve/pipeline/cut_states.h"
+#include "yoke/plan/solve/pipeline/overlap.h"
+
+namespace yoke::plan {
+
+/// Where a stage sits, as far as its neighbours need to know.
+struct StagePlace {
+  int group = 0;
+  bool spans_nodes = false;
+  bool operator==(const StagePlace&) const = default;
+};
+
+class OverlapModel {
+ public:
+  /// Both are borrowed and outlive the model.
+  OverlapModel(const CutStates& states, const OverlapOptions& options);
+
+  const OverlapOptions& options() const { return options_; }
+  int groups() const { return static_cast<int>(options_.groups.size()); }
+  const DeviceGroup& group(int index) const { return options_.groups[static_cast<std::size_t>(index)]; }
+
+  /// Whether q devices of the group lie on several nodes when `used` of its devices serve this and later stages.
+  bool spans_nodes(int group, int used, int q) const;
+  /// The slowest link between a stage and the next one, when `used_after` devices of the first one's group serve the
+  /// next and later stages.
+  double link(const StagePlace& from, const StagePlace& to, int used_after) const;
+  bool same_node(const StagePlace& from, const StagePlace& to, int used_after) const;
+  /// Between groups, or between nodes of one.
+  double inter_link(int group, int other) const;
+
+  double compute_seconds(int first, int last, int group, int q) const;
+  double all_reduce_seconds(int first, int last, const StagePlace& place, int q) const;
+  /// One side of a stage: `bytes` activations in or out over a link, spread over q replicas.
+  static double transfer_seconds(double bytes, double bytes_per_s, int q) { return 2 * bytes / bytes_per_s / q; }
+  double bytes_in(int first) const;
+  double bytes_out(int last) const { return states_.crossing_bytes[static_cast<std::size_t>(last)]; }
+
+  /// `devices`: in this and the later stages.
+  int in_flight(int q, int devices) const;
+  double memory_bytes(int first, int last, int q, int devices) const;
+  bool fits(int first, int last, int group, int q, int devices) const;
+
+ private:
+  const CutStates& states_;
+  const OverlapOptions& options_;
+};
+
+}  // namespace yoke::plan
