@@ -222,7 +222,7 @@ void add_import(CLI::App& app, Action& chosen) {
   };
   constexpr const char* kFolder = "folder to make";
   for (const char* name : {"jabas", "iidp"}) {
-    CLI::App* command = add_command<ImportOptions>(
+    add_command<ImportOptions>(
         *group, chosen, name,
         fmt::format("{} config JSON and the profile folders it names", name == std::string("jabas") ? "JABAS" : "IIDP"),
         [](CLI::App& parser, ImportOptions& options) {
@@ -231,7 +231,6 @@ void add_import(CLI::App& app, Action& chosen) {
           parser.add_option("--out", options.out, kFolder)->required();
         },
         import_jabas);
-    (void)command;
   }
   add_command<ImportOptions>(*group, chosen, "pipedream", "PipeDream graph.txt, partition config JSON and driver YAML",
                              declare("any of graph.txt, partition JSON, driver YAML", kFolder), import_pipedream);

@@ -1,6 +1,7 @@
 // `yoke plan batch`: deals the workers of a global batch to the devices.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <ostream>
 
 #include "yoke/base/text.h"
@@ -82,6 +83,18 @@ Json to_json(const plan::BatchSolution& solution, double solve_seconds) {
   return json;
 }
 
+/// What the same devices would do without a solver. An equal split may not exist at this very batch; far from it a
+/// comparison would say nothing.
+std::string describe(const plan::EqualSplit& equal, const plan::BatchSolution& solution) {
+  const double off = std::abs(equal.gbs - solution.gbs) / static_cast<double>(solution.gbs);
+  if (off > 0.1) return fmt::format("\nequal split    not possible near this batch (the nearest is {})", equal.gbs);
+  return fmt::format(
+      "\nequal split    {}, {:.1f} samples/s ({} x {} samples on every device{}): this plan is {:.2f}x as fast",
+      base::format_seconds(equal.step_seconds), equal.samples_per_second, equal.workers_per_device, equal.lbs,
+      equal.gbs == solution.gbs ? "" : fmt::format(", global batch {}", equal.gbs),
+      solution.samples_per_second / equal.samples_per_second);
+}
+
 void print(const plan::BatchSolution& solution, const cluster::Cluster& cluster, double solve_seconds,
            std::ostream& out) {
   out << fmt::format("global batch {} = {} workers of {} samples, {} updates\n\n", solution.gbs, solution.workers,
@@ -109,15 +122,18 @@ void print(const plan::BatchSolution& solution, const cluster::Cluster& cluster,
     out << fmt::format("{} of {} devices stay idle: the step is shorter without them\n", idle, cluster.device_count());
   out << fmt::format("\npredicted step {}, {:.1f} samples/s", base::format_seconds(solution.step_seconds),
                      solution.samples_per_second);
-  if (const auto& equal = solution.equal_split) {
-    out << fmt::format(
-        "\nequal split    {}, {:.1f} samples/s ({} workers of {} on every device{}): this plan is {:.2f}x as fast",
-        base::format_seconds(equal->step_seconds), equal->samples_per_second, equal->workers_per_device, equal->lbs,
-        equal->gbs == solution.gbs ? "" : fmt::format(", global batch {}", equal->gbs),
-        solution.samples_per_second / equal->samples_per_second);
-  }
+  if (const auto& equal = solution.equal_split) out << describe(*equal, solution);
   out << fmt::format("\n{} in {}\n", solution.proven ? "proven optimal" : "best found",
                      base::format_seconds(solve_seconds));
+}
+
+/// Where every device must work and that is what fails, say what idle devices would allow.
+base::Error with_idle_hint(base::Error error, const plan::BatchCost& cost, plan::BatchRequest request) {
+  if (error.kind != base::ErrorKind::kInfeasible || request.idle_unit) return error;
+  request.idle_unit = request.unit;
+  const auto idle = plan::solve_batch(cost, request);
+  if (idle.ok()) error.message += fmt::format("; with --may-idle it runs on {} of them", idle->extent.devices);
+  return error;
 }
 
 base::Status run_batch(const BatchOptions& options, Context& context) {
@@ -128,7 +144,9 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
   YOKE_TRY(const Inputs inputs, load_inputs(options.inputs, context));
   YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
   const base::Instant started = context.clock.now();
-  YOKE_TRY(const plan::BatchSolution solution, plan::solve_batch(cost, request));
+  auto solved = plan::solve_batch(cost, request);
+  if (!solved.ok()) return with_idle_hint(solved.error(), cost, request);
+  const plan::BatchSolution solution = *std::move(solved);
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   YOKE_CHECK(save_plan(to_plan(solution, inputs.profiles.model), options.out, context));
   if (context.json) {

@@ -59,9 +59,15 @@ base::Error option_error(std::string option, std::string message) {
   return base::input_error(std::move(message), {.field = std::move(option)});
 }
 
+/// Ids in execution order, so that the first and the last say what the stage spans.
 std::vector<std::string> names_of(const profile::LayerGraph& graph, const std::vector<int>& layers) {
+  std::vector<bool> chosen(static_cast<std::size_t>(graph.size()), false);
+  for (const int layer : layers) chosen[static_cast<std::size_t>(layer)] = true;
   std::vector<std::string> names;
-  for (const int layer : layers) names.push_back(graph.layers()[static_cast<std::size_t>(layer)].id);
+  for (const int layer : graph.topological_order()) {
+    const auto index = static_cast<std::size_t>(layer);
+    if (chosen[index]) names.push_back(graph.layers()[index].id);
+  }
   return names;
 }
 
