@@ -8,7 +8,7 @@ target_compile_options(yoke_compile_options INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # gcc 12-14 report false positives deep inside std::string and std::variant at -O2.
   # -fpch-preprocess is what ccache needs to cache a file that uses a precompiled header.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -fpch-preprocess>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -fpch-preprocess>)
 
 if(YOKE_SANITIZE)
   target_compile_options(yoke_compile_options INTERFACE -fsanitize=${YOKE_SANITIZE} -fno-omit-frame-pointer
@@ -25,5 +25,5 @@ find_program(YOKE_CCACHE ccache)
 if(YOKE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Sloppiness that ccache's manual asks for with precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${YOKE_CCACHE})
+    ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${YOKE_CCACHE})
 endif()

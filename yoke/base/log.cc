@@ -7,9 +7,9 @@
 
 #include <array>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::base {
@@ -105,11 +105,11 @@ void Logger::write(LogLevel level, std::string_view message) const {
   if (options.format == LogFormat::kJson) {
     using std::chrono::system_clock;
     const auto since_epoch = system_clock::now().time_since_epoch();
-    nlohmann::ordered_json object{
+    Json object{
         {"time", std::chrono::duration<double>(since_epoch).count()}, {"level", name_of(level)}, {"module", module_}};
     if (options.rank) object["rank"] = *options.rank;
     object["message"] = message;
-    line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    line = object.dump();
   } else {
     std::string who = module_;
     if (options.rank) who += fmt::format("{}rank {}", who.empty() ? "" : " ", *options.rank);

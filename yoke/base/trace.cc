@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "yoke/base/files.h"
+#include "yoke/base/json.h"
 
 namespace yoke::base {
 namespace {
-
-/// A JSON string literal; bytes that are not UTF-8 become replacement characters.
-std::string json_text(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 /// Chrome counts in microseconds; three decimals keep our nanoseconds whole.
 std::string microseconds(Duration time) {

@@ -2,18 +2,25 @@
 // typed it leaves the action to run. Only `cli` prints, reads the environment and decides on exit codes.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "yoke/base/clock.h"
+#include "yoke/base/json.h"
 #include "yoke/base/log.h"
 #include "yoke/base/result.h"
 
+namespace CLI {
+class App;
+}
+
 namespace yoke::cli {
+
+using base::Json;
 
 /// What every command is given. Lives as long as the command runs.
 struct Context {
@@ -26,23 +33,53 @@ struct Context {
 /// Runs a parsed command. An error becomes the exit code and one message.
 using Action = std::function<base::Status(Context&)>;
 
-/// Keeps key order as written: scripts do not care, people do.
-using Json = nlohmann::ordered_json;
-
 /// Writes one JSON object and a newline.
 void print_json(Context& context, const Json& json);
 
-/// Adds a subcommand whose options are parsed into an `Options`, which `run` is given.
+/// Declares what a command takes. It stands between the commands and CLI11, which is heavy to compile: only
+/// arguments.cc and yoke.cc include it. Names without dashes are positional; lists are separated by commas (positional
+/// ones by blanks). A value that is set beforehand is shown as the default. What is declared must outlive the parse.
+class Arguments {
+ public:
+  explicit Arguments(CLI::App& app) : app_(app) {}
+
+  template <typename T>
+  void option(const std::string& name, T& value, const std::string& help) {
+    add(name, value, help, false);
+  }
+  template <typename T>
+  void required(const std::string& name, T& value, const std::string& help) {
+    add(name, value, help, true);
+  }
+  void flag(const std::string& name, bool& value, const std::string& help);
+
+ private:
+  void add(const std::string& name, std::string& value, const std::string& help, bool required);
+  void add(const std::string& name, int& value, const std::string& help, bool required);
+  void add(const std::string& name, std::int64_t& value, const std::string& help, bool required);
+  void add(const std::string& name, double& value, const std::string& help, bool required);
+  void add(const std::string& name, std::vector<std::string>& value, const std::string& help, bool required);
+  void add(const std::string& name, std::vector<int>& value, const std::string& help, bool required);
+  void add(const std::string& name, std::vector<double>& value, const std::string& help, bool required);
+
+  CLI::App& app_;
+};
+
+/// A command that has subcommands only.
+CLI::App& add_group(CLI::App& parent, const std::string& name, const std::string& help);
+/// A command that runs: `declare` says what it takes, `typed` is called when it was typed and parsed.
+void add_leaf(CLI::App& parent, const std::string& name, const std::string& help,
+              const std::function<void(Arguments&)>& declare, std::function<void()> typed);
+
+/// Adds a command whose options are parsed into an `Options`, which `run` is given.
 template <typename Options>
-CLI::App* add_command(CLI::App& parent, Action& chosen, const std::string& name, const std::string& help,
-                      const std::function<void(CLI::App&, Options&)>& declare,
-                      const std::function<base::Status(const Options&, Context&)>& run) {
-  CLI::App* command = parent.add_subcommand(name, help);
-  auto options = std::make_shared<Options>();
-  declare(*command, *options);
-  command->callback(
+void add_command(CLI::App& parent, Action& chosen, const std::string& name, const std::string& help,
+                 const std::function<void(Arguments&, Options&)>& declare,
+                 const std::function<base::Status(const Options&, Context&)>& run) {
+  const auto options = std::make_shared<Options>();
+  add_leaf(
+      parent, name, help, [&](Arguments& arguments) { declare(arguments, *options); },
       [&chosen, options, run] { chosen = [options, run](Context& context) { return run(*options, context); }; });
-  return command;
 }
 
 // One function per file of the same name.

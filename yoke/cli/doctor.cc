@@ -265,9 +265,9 @@ base::Status run_doctor(const DoctorOptions& options, Context& context) {
 void add_doctor(CLI::App& app, Action& chosen) {
   add_command<DoctorOptions>(
       app, chosen, "doctor", "check this machine: one line per check, with what to do",
-      [](CLI::App& command, DoctorOptions& options) {
-        command.add_option("--hosts", options.hosts, "hosts that must resolve, e.g. a,b")->delimiter(',');
-        command.add_option("--shared", options.shared_folder, "folder that every node must be able to write");
+      [](Arguments& command, DoctorOptions& options) {
+        command.option("--hosts", options.hosts, "hosts that must resolve, e.g. a,b");
+        command.option("--shared", options.shared_folder, "folder that every node must be able to write");
       },
       run_doctor);
 }

@@ -138,9 +138,9 @@ base::Status save_plan(const plan::Plan& plan, const std::string& path, Context&
 void add_explain(CLI::App& app, Action& chosen) {
   add_command<ExplainOptions>(
       app, chosen, "explain", "show where the time of a planned step goes",
-      [](CLI::App& command, ExplainOptions& options) {
-        command.add_option("plan", options.plan, "plan file")->required();
-        command.add_option("--svg", options.svg, "draw the step into this file");
+      [](Arguments& command, ExplainOptions& options) {
+        command.required("plan", options.plan, "plan file");
+        command.option("--svg", options.svg, "draw the step into this file");
       },
       run_explain);
 }

@@ -212,29 +212,28 @@ base::Status import_hostfile(const ImportOptions& options, Context& context) {
 }  // namespace
 
 void add_import(CLI::App& app, Action& chosen) {
-  CLI::App* group = app.add_subcommand("import", "turn other tools' files into Yoke's own");
-  group->require_subcommand(1);
+  CLI::App& group = add_group(app, "import", "turn other tools' files into Yoke's own");
   const auto declare = [](const char* what, const char* out) {
-    return [=](CLI::App& command, ImportOptions& options) {
-      command.add_option("files", options.files, what)->required();
-      command.add_option("--out", options.out, out)->required();
+    return [=](Arguments& command, ImportOptions& options) {
+      command.required("files", options.files, what);
+      command.required("--out", options.out, out);
     };
   };
   constexpr const char* kFolder = "folder to make";
   for (const char* name : {"jabas", "iidp"}) {
     add_command<ImportOptions>(
-        *group, chosen, name,
+        group, chosen, name,
         fmt::format("{} config JSON and the profile folders it names", name == std::string("jabas") ? "JABAS" : "IIDP"),
-        [](CLI::App& parser, ImportOptions& options) {
-          parser.add_option("config", options.files, "config JSON")->required()->expected(1);
-          parser.add_option("--initial", options.initial, "JABAS initial GPU config JSON");
-          parser.add_option("--out", options.out, kFolder)->required();
+        [](Arguments& parser, ImportOptions& options) {
+          parser.required("config", options.files, "config JSON");
+          parser.option("--initial", options.initial, "JABAS initial GPU config JSON");
+          parser.required("--out", options.out, kFolder);
         },
         import_jabas);
   }
-  add_command<ImportOptions>(*group, chosen, "pipedream", "PipeDream graph.txt, partition config JSON and driver YAML",
+  add_command<ImportOptions>(group, chosen, "pipedream", "PipeDream graph.txt, partition config JSON and driver YAML",
                              declare("any of graph.txt, partition JSON, driver YAML", kFolder), import_pipedream);
-  add_command<ImportOptions>(*group, chosen, "hostfile", "an MPI or Horovod hostfile",
+  add_command<ImportOptions>(group, chosen, "hostfile", "an MPI or Horovod hostfile",
                              declare("hostfile", "cluster file to write"), import_hostfile);
 }
 

@@ -11,10 +11,10 @@
 
 namespace yoke::cli {
 
-void InputOptions::declare(CLI::App& command) {
-  command.add_option("--config", config, "JABAS or IIDP config JSON: cluster and profiles in one");
-  command.add_option("--cluster", cluster, "cluster file, JABAS cluster_info JSON or MPI hostfile");
-  command.add_option("--profiles", profiles, "Yoke profile folder");
+void InputOptions::declare(Arguments& command) {
+  command.option("--config", config, "JABAS or IIDP config JSON: cluster and profiles in one");
+  command.option("--cluster", cluster, "cluster file, JABAS cluster_info JSON or MPI hostfile");
+  command.option("--profiles", profiles, "Yoke profile folder");
 }
 
 base::Result<Inputs> load_inputs(const InputOptions& options, Context& context) {

@@ -18,7 +18,7 @@ struct InputOptions {
   std::string profiles;  // Yoke profile folder
 
   /// Declares --config, --cluster and --profiles.
-  void declare(CLI::App& command);
+  void declare(Arguments& command);
 };
 
 struct Inputs {

@@ -4,11 +4,10 @@
 namespace yoke::cli {
 
 void add_plan(CLI::App& app, Action& chosen) {
-  CLI::App* group = app.add_subcommand("plan", "solve for the fastest way to split the work");
-  group->require_subcommand(1);
-  add_plan_batch(*group, chosen);
-  add_plan_pipeline(*group, chosen);
-  add_plan_scale(*group, chosen);
+  CLI::App& group = add_group(app, "plan", "solve for the fastest way to split the work");
+  add_plan_batch(group, chosen);
+  add_plan_pipeline(group, chosen);
+  add_plan_scale(group, chosen);
 }
 
 }  // namespace yoke::cli

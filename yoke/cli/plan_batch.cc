@@ -162,16 +162,15 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
 void add_plan_batch(CLI::App& group, Action& chosen) {
   add_command<BatchOptions>(
       group, chosen, "batch", "deal the workers of a global batch to unlike devices",
-      [](CLI::App& command, BatchOptions& options) {
+      [](Arguments& command, BatchOptions& options) {
         options.inputs.declare(command);
-        command.add_option("--gbs", options.gbs, "global batch size: samples of one update")->required();
-        command.add_option("--lbs", options.lbs,
-                           "local batch size: samples of one worker (default: the best profiled)");
-        command.add_option("--sync", options.sync, "overlap, sequential or recommend")->capture_default_str();
-        command.add_option("--servers", options.servers, "only these nodes, e.g. a,b")->delimiter(',');
-        command.add_option("--unit", options.unit, "devices of a node that work alike")->capture_default_str();
-        command.add_flag("--may-idle", options.may_idle, "leave devices idle (in units) where that is faster");
-        command.add_option("--out", options.out, "write the plan file here");
+        command.required("--gbs", options.gbs, "global batch size: samples of one update");
+        command.option("--lbs", options.lbs, "local batch size: samples of one worker (default: the best profiled)");
+        command.option("--sync", options.sync, "overlap, sequential or recommend");
+        command.option("--servers", options.servers, "only these nodes, e.g. a,b");
+        command.option("--unit", options.unit, "devices of a node that work alike");
+        command.flag("--may-idle", options.may_idle, "leave devices idle (in units) where that is faster");
+        command.option("--out", options.out, "write the plan file here");
       },
       run_batch);
 }

@@ -114,6 +114,7 @@ base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, cons
   YOKE_TRY(const auto levels, parse_levels(options));
   for (const auto& level : levels) request.levels.push_back({level.machines, level.bytes_per_s});
   YOKE_TRY(request.memory_bytes, parse_memory(options));
+  if (options.compression < 0) return option_error("--compression", "expected a number > 0");
   if (options.compression != 0) request.compression = options.compression;
   YOKE_TRY(const plan::PipedreamResult result, plan::solve_pipedream(graph, request));
   Answer answer{.seconds_per_minibatch = result.seconds_per_minibatch,
@@ -365,29 +366,22 @@ base::Status run_pipeline(const PipelineOptions& options, Context& context) {
 void add_plan_pipeline(CLI::App& group, Action& chosen) {
   add_command<PipelineOptions>(
       group, chosen, "pipeline", "cut a layer graph into pipeline stages",
-      [](CLI::App& command, PipelineOptions& options) {
-        command.add_option("--profile", options.profile, "PipeDream graph.txt, layers.json or its folder")->required();
-        command.add_option("--devices", options.devices, "machines of each level, innermost first, e.g. 4,4")
-            ->delimiter(',');
-        command.add_option("--bandwidth", options.bandwidths, "bandwidth of each level, e.g. 15e9,10Gbit/s")
-            ->delimiter(',');
-        command.add_option("--cluster", options.cluster, "unlike devices, instead of --devices (--cost overlap)");
-        command.add_option("--profiled-on", options.profiled_on,
-                           "device type the profile was taken on (default: the fastest)");
-        command.add_option("--memory", options.memory, "memory of a device, e.g. 16GB (default: no limit)");
-        command.add_flag("--straight", options.straight, "one device per stage (--cost pipedream)");
-        command.add_flag("--fewer", options.fewer, "leave devices unused where that is faster");
-        command
-            .add_option("--compression", options.compression, "divide activation transfers by this (--cost pipedream)")
-            ->check(CLI::PositiveNumber);
-        command.add_option("--cost", options.cost, "overlap: ours; pipedream: as PipeDream's optimizer")
-            ->capture_default_str();
-        command.add_option("--schedule", options.schedule, "gpipe, 1f1b-flush or 1f1b-stash (--cost overlap)")
-            ->capture_default_str();
-        command.add_option("--micro-batches", options.micro_batches, "minibatches of a step (--cost overlap)")
-            ->capture_default_str();
-        command.add_option("--lbs", options.lbs, "minibatch size of the profile, for --out");
-        command.add_option("--out", options.out, "write the plan file here");
+      [](Arguments& command, PipelineOptions& options) {
+        command.required("--profile", options.profile, "PipeDream graph.txt, layers.json or its folder");
+        command.option("--devices", options.devices, "machines of each level, innermost first, e.g. 4,4");
+        command.option("--bandwidth", options.bandwidths, "bandwidth of each level, e.g. 15e9,10Gbit/s");
+        command.option("--cluster", options.cluster, "unlike devices, instead of --devices (--cost overlap)");
+        command.option("--profiled-on", options.profiled_on,
+                       "device type the profile was taken on (default: the fastest)");
+        command.option("--memory", options.memory, "memory of a device, e.g. 16GB (default: no limit)");
+        command.flag("--straight", options.straight, "one device per stage (--cost pipedream)");
+        command.flag("--fewer", options.fewer, "leave devices unused where that is faster");
+        command.option("--compression", options.compression, "divide activation transfers by this (--cost pipedream)");
+        command.option("--cost", options.cost, "overlap: ours; pipedream: as PipeDream's optimizer");
+        command.option("--schedule", options.schedule, "gpipe, 1f1b-flush or 1f1b-stash (--cost overlap)");
+        command.option("--micro-batches", options.micro_batches, "minibatches of a step (--cost overlap)");
+        command.option("--lbs", options.lbs, "minibatch size of the profile, for --out");
+        command.option("--out", options.out, "write the plan file here");
       },
       run_pipeline);
 }

@@ -174,28 +174,22 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
 void add_plan_scale(CLI::App& group, Action& chosen) {
   add_command<ScaleOptions>(
       group, chosen, "scale", "choose the devices of the next epoch by time or cost",
-      [](CLI::App& command, ScaleOptions& options) {
+      [](Arguments& command, ScaleOptions& options) {
         options.inputs.declare(command);
-        command.add_option("--gbs", options.gbs, "global batch size in force")->required();
-        command.add_option("--samples", options.samples, "samples of an epoch")->required();
-        command.add_option("--interval", options.interval, "steps between two decisions of the batch policy")
-            ->capture_default_str();
-        command.add_option("--trajectory", options.trajectory, "batches expected, one per interval, e.g. 256,282,310")
-            ->delimiter(',');
-        command.add_option("--history", options.history, "past batches to forecast from, e.g. 100:256,200:282")
-            ->delimiter(',');
-        command.add_option("--min", options.min, "smallest batch of the forecast")->capture_default_str();
-        command.add_option("--max", options.max, "largest batch of the forecast");
-        command
-            .add_option("--present", options.present,
-                        "devices in use, e.g. node0:4,node1:2 (default: nothing runs yet)")
-            ->delimiter(',');
-        command.add_option("--move-time", options.move_time, "time lost when the devices change")
-            ->capture_default_str();
-        command.add_option("--objective", options.objective, "time, or cost with --deadline")->capture_default_str();
-        command.add_option("--deadline", options.deadline, "longest epoch allowed, e.g. 20min");
-        command.add_option("--budget", options.budget, "dollars an epoch may cost, with objective time");
-        command.add_option("--unit", options.unit, "devices taken or given back together")->capture_default_str();
+        command.required("--gbs", options.gbs, "global batch size in force");
+        command.required("--samples", options.samples, "samples of an epoch");
+        command.option("--interval", options.interval, "steps between two decisions of the batch policy");
+        command.option("--trajectory", options.trajectory, "batches expected, one per interval, e.g. 256,282,310");
+        command.option("--history", options.history, "past batches to forecast from, e.g. 100:256,200:282");
+        command.option("--min", options.min, "smallest batch of the forecast");
+        command.option("--max", options.max, "largest batch of the forecast");
+        command.option("--present", options.present,
+                       "devices in use, e.g. node0:4,node1:2 (default: nothing runs yet)");
+        command.option("--move-time", options.move_time, "time lost when the devices change");
+        command.option("--objective", options.objective, "time, or cost with --deadline");
+        command.option("--deadline", options.deadline, "longest epoch allowed, e.g. 20min");
+        command.option("--budget", options.budget, "dollars an epoch may cost, with objective time");
+        command.option("--unit", options.unit, "devices taken or given back together");
       },
       run_scale);
 }

@@ -192,13 +192,11 @@ base::Status run_show(const ShowOptions& options, Context& context) {
 }  // namespace
 
 void add_profile(CLI::App& app, Action& chosen) {
-  CLI::App* group = app.add_subcommand("profile", "look at what was measured of a model and the machines");
-  group->require_subcommand(1);
+  CLI::App& group = add_group(app, "profile", "look at what was measured of a model and the machines");
   add_command<ShowOptions>(
-      *group, chosen, "show", "print a summary of profiles",
-      [](CLI::App& command, ShowOptions& options) {
-        command.add_option("path", options.path, "Yoke profile folder, JABAS/IIDP config JSON, or PipeDream graph.txt")
-            ->required();
+      group, chosen, "show", "print a summary of profiles",
+      [](Arguments& command, ShowOptions& options) {
+        command.required("path", options.path, "Yoke profile folder, JABAS/IIDP config JSON, or PipeDream graph.txt");
       },
       run_show);
 }

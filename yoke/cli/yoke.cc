@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <exception>
 #include <ostream>
 #include <vector>
@@ -25,7 +26,7 @@ int report(const Error& error, bool json, std::ostream& out, std::ostream& err) 
     const Json object{
         {"error",
          {{"kind", base::to_string(error.kind)}, {"message", error.message}, {"where", error.where.to_string()}}}};
-    out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    out << object.dump() << "\n";
   } else {
     err << "yoke: error: " << error.to_string() << "\n";
     if (error.kind == ErrorKind::kInternal) err << "yoke: this is a bug; please report it with the command you typed\n";
@@ -84,7 +85,7 @@ base::Result<base::Logger> make_logger(const Globals& globals) {
 }  // namespace
 
 void print_json(Context& context, const Json& json) {
-  context.out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  context.out << json.dump() << "\n";
 }
 
 int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {

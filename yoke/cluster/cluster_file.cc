@@ -48,9 +48,8 @@ Node read_node(View view) {
 /// JABAS's file is a map from host names to maps; ours has a list of nodes.
 bool looks_like_jabas(const base::Document& document) {
   const auto& entries = document.root.entries;
-  return !entries.empty() && std::all_of(entries.begin(), entries.end(), [](const auto& entry) {
-    return entry.value.kind == base::Value::Kind::kMap;
-  });
+  return !entries.empty() && std::all_of(entries.begin(), entries.end(),
+                                         [](const auto& entry) { return entry.value.kind == base::Value::Kind::kMap; });
 }
 
 /// A hostfile has no line `nodes:`, `format:` or `version:`, and a cluster file has one of them at its left edge.

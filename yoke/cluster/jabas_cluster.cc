@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "yoke/base/document.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::cluster {
 namespace {
 
+using base::Json;
 using base::Result;
 using base::View;
-using nlohmann::ordered_json;
 
 Node read_host(const std::string& name, View view) {
   Node node{.name = name};
@@ -28,7 +28,7 @@ Node read_host(const std::string& name, View view) {
 }
 
 /// A whole number without `.0`, as JABAS's own files have it.
-ordered_json number(double value) {
+Json number(double value) {
   constexpr double kExactIntegers = 9007199254740992.0;
   if (std::trunc(value) == value && value < kExactIntegers) return static_cast<std::int64_t>(value);
   return value;
@@ -55,14 +55,14 @@ Result<ImportedCluster> parse_jabas_cluster(std::string_view text, const std::st
 }
 
 Result<std::string> to_jabas_cluster(const Cluster& cluster) {
-  ordered_json hosts;
+  Json hosts;
   for (const auto& node : cluster.nodes()) {
     if (!node.intra_bandwidth || !node.inter_bandwidth) {
       return base::input_error(fmt::format("the node has no {}, which JABAS needs; add it to the cluster file",
                                            node.intra_bandwidth ? "inter_bandwidth" : "intra_bandwidth"),
                                {.field = node.name});
     }
-    ordered_json host{{"type", node.type}};
+    Json host{{"type", node.type}};
     if (node.tflops) host["tfplos"] = number(*node.tflops);
     host["number"] = node.devices;
     host["intra_network_bandwidth"] = number(node.intra_bandwidth->bytes_per_s);

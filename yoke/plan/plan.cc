@@ -3,22 +3,22 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "yoke/base/document.h"
 #include "yoke/base/files.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::plan {
 namespace {
 
 using base::input_error;
+using base::Json;
 using base::kCount;
 using base::kNotNegative;
 using base::View;
 using base::Where;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "yoke-plan";
 constexpr int kVersion = 1;
@@ -184,7 +184,7 @@ std::string to_json(const Plan& plan) {
       lanes.push_back({{"schedule", lane.schedule}, {"workers", lane.workers}, {"stages", std::move(stages)}});
     }
   }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(1) + "\n";
 }
 
 }  // namespace yoke::plan

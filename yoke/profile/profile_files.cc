@@ -2,24 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "yoke/base/document.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 #include "yoke/profile/profile_folder.h"
 
 namespace yoke::profile {
 namespace {
 
+using base::Json;
 using base::kCount;
 using base::kNotNegative;
 using base::kPositive;
 using base::Result;
 using base::View;
-using nlohmann::ordered_json;
 
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kNodeFormat = "yoke-node-profile";
@@ -27,11 +27,11 @@ constexpr const char* kBucketsFormat = "yoke-buckets";
 constexpr const char* kCommFormat = "yoke-comm";
 constexpr const char* kLayersFormat = "yoke-layers";
 
-ordered_json head(const char* format) {
+Json head(const char* format) {
   return {{"format", format}, {"version", kVersion}};
 }
 
-std::string finished(const ordered_json& json) {
+std::string finished(const Json& json) {
   return json.dump(1) + "\n";
 }
 
@@ -65,11 +65,11 @@ LocalBatchProfile read_local_batch(View view) {
   return measured;
 }
 
-ordered_json to_json(int lbs, const LocalBatchProfile& measured) {
-  ordered_json json{{"lbs", lbs}};
+Json to_json(int lbs, const LocalBatchProfile& measured) {
+  Json json{{"lbs", lbs}};
   if (measured.max_vsw) json["max_vsw"] = *measured.max_vsw;
   if (measured.total_memory) json["total_memory"] = measured.total_memory->count;
-  json["compute"] = ordered_json::array();
+  json["compute"] = Json::array();
   for (const auto& sample : measured.compute) {
     json["compute"].push_back({{"vsw", sample.vsw},
                                {"total_ms", sample.total_ms},
@@ -92,8 +92,8 @@ std::vector<CommPoint> read_points(View list) {
   return points;
 }
 
-ordered_json to_json(const std::vector<CommPoint>& points) {
-  ordered_json json = ordered_json::array();
+Json to_json(const std::vector<CommPoint>& points) {
+  Json json = Json::array();
   for (const auto& point : points) json.push_back({{"ideal_ms", point.ideal_ms}, {"measured_ms", point.measured_ms}});
   return json;
 }
@@ -139,11 +139,11 @@ Result<NodeFile> parse_node_file(std::string_view text, const std::string& file)
 }
 
 std::string to_node_json(const NodeFile& node) {
-  ordered_json json = head(kNodeFormat);
+  Json json = head(kNodeFormat);
   json["model"] = node.model;
   json["node"] = node.profile.node;
   json["device_type"] = node.profile.device_type;
-  json["local_batches"] = ordered_json::array();
+  json["local_batches"] = Json::array();
   for (const auto& [lbs, measured] : node.profile.by_lbs) json["local_batches"].push_back(to_json(lbs, measured));
   return finished(json);
 }
@@ -164,7 +164,7 @@ Result<BucketsFile> parse_buckets_file(std::string_view text, const std::string&
 }
 
 std::string to_buckets_json(const BucketsFile& buckets) {
-  ordered_json json = head(kBucketsFormat);
+  Json json = head(kBucketsFormat);
   json["model"] = buckets.model;
   json["mebibytes"] = buckets.buckets.mebibytes;
   return finished(json);
@@ -184,7 +184,7 @@ Result<CommProfile> parse_comm_file(std::string_view text, const std::string& fi
 }
 
 std::string to_comm_json(const CommProfile& comm) {
-  ordered_json json = head(kCommFormat);
+  Json json = head(kCommFormat);
   json["intra"] = to_json(comm.intra);
   json["inter"] = to_json(comm.inter);
   return finished(json);
@@ -225,22 +225,22 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
 }
 
 std::string to_layers_json(const LayerGraph& graph) {
-  ordered_json json = head(kLayersFormat);
-  json["layers"] = ordered_json::array();
+  Json json = head(kLayersFormat);
+  json["layers"] = Json::array();
   for (const auto& layer : graph.layers()) {
-    ordered_json entry{{"id", layer.id},
-                       {"description", layer.description},
-                       {"forward_ms", layer.forward_ms},
-                       {"backward_ms", layer.backward_ms},
-                       {"output_bytes", layer.output_bytes},
-                       {"parameter_bytes", layer.parameter_bytes}};
+    Json entry{{"id", layer.id},
+               {"description", layer.description},
+               {"forward_ms", layer.forward_ms},
+               {"backward_ms", layer.backward_ms},
+               {"output_bytes", layer.output_bytes},
+               {"parameter_bytes", layer.parameter_bytes}};
     if (layer.stage) entry["stage"] = *layer.stage;
     json["layers"].push_back(std::move(entry));
   }
-  json["edges"] = ordered_json::array();
+  json["edges"] = Json::array();
   for (const auto& edge : graph.edges()) {
     const auto id = [&](int layer) { return graph.layers()[static_cast<std::size_t>(layer)].id; };
-    json["edges"].push_back(ordered_json::array({id(edge.from), id(edge.to)}));
+    json["edges"].push_back(Json(std::vector<std::string>{id(edge.from), id(edge.to)}));
   }
   return finished(json);
 }

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "yoke/base/document.h"
 #include "yoke/base/files.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::profile::jabas {
@@ -115,11 +115,11 @@ Result<ImportedConfig> parse_config(std::string_view text, const std::string& fi
 }
 
 std::string to_config_json(const Config& config) {
-  nlohmann::ordered_json json{{"memory_profile_dir", config.memory_profile_dir},
-                              {"comp_profile_dir", config.comp_profile_dir},
-                              {"comm_profile_dir", config.comm_profile_dir},
-                              {"bucket_profile_dir", config.bucket_profile_dir},
-                              {"gpu_cluster_info", config.gpu_cluster_info}};
+  base::Json json{{"memory_profile_dir", config.memory_profile_dir},
+                  {"comp_profile_dir", config.comp_profile_dir},
+                  {"comm_profile_dir", config.comm_profile_dir},
+                  {"bucket_profile_dir", config.bucket_profile_dir},
+                  {"gpu_cluster_info", config.gpu_cluster_info}};
   if (config.batch_size_lower_bound) json["batch_size_lower_bound"] = *config.batch_size_lower_bound;
   if (config.batch_size_upper_bound) json["batch_size_upper_bound"] = *config.batch_size_upper_bound;
   if (config.similarity_target) json["similarity_target"] = *config.similarity_target;

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "yoke/base/document.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::profile::jabas {
@@ -30,7 +29,7 @@ base::Result<InitialConfig> parse_initial_config(std::string_view text, const st
 }
 
 std::string to_initial_config_json(const InitialConfig& config) {
-  nlohmann::ordered_json json;
+  base::Json json;
   for (const auto& [worker, gpus] : config) json[std::to_string(worker)] = gpus;
   return json.dump(4) + "\n";
 }

@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "yoke/base/document.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::profile::jabas {
 namespace {
 
 using base::input_error;
+using base::Json;
 using base::Result;
 using base::View;
-using nlohmann::ordered_json;
 
 /// More workers on one device than any has memory for.
 constexpr base::Range kWorkers{.least = 1, .most = 1e6};
@@ -54,11 +54,10 @@ Result<ComputeFile> parse_compute_file(std::string_view text, const std::string&
 
 std::string to_compute_json(const ComputeFile& compute) {
   const ComputeSample& sample = compute.sample;
-  ordered_json json{
-      {"model", compute.model},        {"gpu_type", compute.gpu_type},   {"lbs", compute.lbs},
-      {"num_models", sample.vsw},      {"total_time", sample.total_ms},  {"data_time", sample.data_ms},
-      {"fwd_time", sample.forward_ms}, {"bwd_time", sample.backward_ms}, {"update_time", sample.update_ms},
-      {"copy_time", sample.copy_ms}};
+  Json json{{"model", compute.model},        {"gpu_type", compute.gpu_type},   {"lbs", compute.lbs},
+            {"num_models", sample.vsw},      {"total_time", sample.total_ms},  {"data_time", sample.data_ms},
+            {"fwd_time", sample.forward_ms}, {"bwd_time", sample.backward_ms}, {"update_time", sample.update_ms},
+            {"copy_time", sample.copy_ms}};
   if (sample.bn_sync_ms > 0) json["bn_sync_time"] = sample.bn_sync_ms;
   return json.dump() + "\n";
 }
@@ -78,7 +77,7 @@ Result<MemoryFile> parse_memory_file(std::string_view text, const std::string& f
 }
 
 std::string to_memory_json(const MemoryFile& memory) {
-  ordered_json json{{"gpu_type", memory.gpu_type}};
+  Json json{{"gpu_type", memory.gpu_type}};
   if (memory.total_memory) json["total_memory"] = memory.total_memory->count;
   json["lbs"] = memory.lbs;
   json["max_num_models"] = memory.max_vsw;
@@ -100,7 +99,7 @@ Result<BucketFile> parse_bucket_file(std::string_view text, const std::string& f
 }
 
 std::string to_bucket_json(const BucketFile& buckets) {
-  const ordered_json json{{"model", buckets.model}, {"bucket_size_distribution", buckets.buckets.mebibytes}};
+  const Json json{{"model", buckets.model}, {"bucket_size_distribution", buckets.buckets.mebibytes}};
   return json.dump() + "\n";
 }
 

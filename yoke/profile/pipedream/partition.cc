@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "yoke/base/document.h"
+#include "yoke/base/json.h"
 #include "yoke/base/text.h"
 
 namespace yoke::profile::pipedream {
@@ -96,7 +96,7 @@ base::Result<ImportedPartition> parse_partition(std::string_view text, const std
 }
 
 std::string to_partition_json(const Partition& partition) {
-  nlohmann::ordered_json json{{"module_to_stage_map", partition.stage_of_module}};
+  base::Json json{{"module_to_stage_map", partition.stage_of_module}};
   for (std::size_t stage = 0; stage < partition.ranks_of_stage.size(); ++stage) {
     json["stage_to_rank_map"][std::to_string(stage)] = partition.ranks_of_stage[stage];
   }
