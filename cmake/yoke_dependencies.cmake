@@ -20,4 +20,10 @@ if(YOKE_TORCH)
   add_library(yoke_torch INTERFACE)
   target_link_libraries(yoke_torch INTERFACE ${TORCH_LIBRARIES})
   target_include_directories(yoke_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+
+  # <torch/torch.h> takes half a minute to read: it is precompiled once, and every module below the torch line uses it.
+  file(WRITE "${PROJECT_BINARY_DIR}/torch_pch.cc" "")
+  add_library(yoke_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
+  target_link_libraries(yoke_torch_pch PRIVATE yoke_compile_options yoke_torch fmt::fmt)
+  target_precompile_headers(yoke_torch_pch PRIVATE <torch/torch.h>)
 endif()

