@@ -33,6 +33,9 @@ struct Context {
 /// Runs a parsed command. An error becomes the exit code and one message.
 using Action = std::function<base::Status(Context&)>;
 
+/// An input error at an option of the command line, e.g. `--gbs`.
+base::Error option_error(std::string option, std::string message);
+
 /// Writes one JSON object and a newline.
 void print_json(Context& context, const Json& json);
 

@@ -55,10 +55,6 @@ struct Answer {
   std::string reduction;
 };
 
-base::Error option_error(std::string option, std::string message) {
-  return base::input_error(std::move(message), {.field = std::move(option)});
-}
-
 /// Ids in execution order, so that the first and the last say what the stage spans.
 std::vector<std::string> names_of(const profile::LayerGraph& graph, const std::vector<int>& layers) {
   std::vector<bool> chosen(static_cast<std::size_t>(graph.size()), false);

@@ -32,10 +32,6 @@ struct ScaleOptions {
   int unit = 1;
 };
 
-base::Error option_error(std::string option, std::string message) {
-  return base::input_error(std::move(message), {.field = std::move(option)});
-}
-
 /// `name:number`, the form of --history and --present.
 struct Pair {
   std::string name;

@@ -84,6 +84,10 @@ base::Result<base::Logger> make_logger(const Globals& globals) {
 
 }  // namespace
 
+base::Error option_error(std::string option, std::string message) {
+  return base::input_error(std::move(message), {.field = std::move(option)});
+}
+
 void print_json(Context& context, const Json& json) {
   context.out << json.dump() << "\n";
 }
