@@ -13,7 +13,7 @@ core=(
   libgtest-dev libgmock-dev                              # tests
 )
 full=(
-  libtorch-dev                                           # tensors, autograd, kernels
+  libtorch-dev libopenblas0-pthread                      # tensors, autograd, kernels
   clang libclang-rt-dev clang-format clang-tidy          # second compiler, sanitizers, fuzzers, formatting
 )
 

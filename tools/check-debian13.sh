@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Builds and tests the current commit on Debian 13 (g++ 14, libtorch 2.6) in a chroot. Needs root and debootstrap.
-# The chroot is kept between runs in $YOKE_DEBIAN13 (default: ~/.cache/yoke/debian13); delete that folder to start anew.
+#   tools/check-debian13.sh [command, default ./test.sh]
+# YOKE_SUITE=bookworm does the same on a fresh Debian 12. The chroot is kept between runs in $YOKE_CHROOT (default:
+# ~/.cache/yoke/<suite>); delete that folder to start anew.
 # Mounts live in a mount namespace of their own and are gone when this ends, however it ends.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root="${YOKE_DEBIAN13:-$HOME/.cache/yoke/debian13}"
+suite="${YOKE_SUITE:-trixie}"
+root="${YOKE_CHROOT:-$HOME/.cache/yoke/$suite}"
 command="${1:-./test.sh}"
 
 if [ "$(id -u)" -ne 0 ]; then echo "check-debian13.sh: needs root for debootstrap and chroot" >&2; exit 1; fi
@@ -14,10 +17,10 @@ if ! command -v debootstrap >/dev/null; then
 fi
 
 if [ ! -e "$root/.ready" ]; then
-  echo "check-debian13: making the chroot in $root"
+  echo "check-debian13: making a chroot of $suite in $root"
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
-  debootstrap --variant=minbase trixie "$root" >"$root.log" 2>&1 || { tail -n 20 "$root.log" >&2; exit 1; }
+  debootstrap --variant=minbase "$suite" "$root" >"$root.log" 2>&1 || { tail -n 20 "$root.log" >&2; exit 1; }
   touch "$root/.ready"
 fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
