@@ -41,7 +41,7 @@ std::vector<Machine> read_machines(View list) {
 }
 
 /// YAML's single quotes: only the quote itself is doubled. Line breaks cannot be written so, and none is ever read.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? "''" : std::string(1, c);
   return result + "'";
@@ -95,7 +95,7 @@ std::string to_driver_yaml(const Driver& driver) {
     text += fmt::format("'{}': {}\n", key, value);
   };
   const auto optional_text = [&](std::string_view key, const std::optional<std::string>& value) {
-    if (value) line(key, quoted(*value));
+    if (value) line(key, in_quotes(*value));
   };
   const auto optional_integer = [&](std::string_view key, std::optional<std::int64_t> value) {
     if (value) line(key, std::to_string(*value));
@@ -109,13 +109,13 @@ std::string to_driver_yaml(const Driver& driver) {
   std::string machines;
   for (const auto& machine : driver.machines) {
     if (!machines.empty()) machines += ", ";
-    machines += quoted(fmt::format("{}:{}", machine.host, machine.device));
+    machines += in_quotes(fmt::format("{}:{}", machine.host, machine.device));
   }
-  line("log_directory", quoted(driver.log_directory));
-  line("module", quoted(driver.module));
-  line("data_dir", quoted(driver.data_dir));
+  line("log_directory", in_quotes(driver.log_directory));
+  line("module", in_quotes(driver.module));
+  line("data_dir", in_quotes(driver.data_dir));
   optional_text("config_file", driver.config_file);
-  line("container", quoted(driver.container));
+  line("container", in_quotes(driver.container));
   line("machines", "[" + machines + "]");
   optional_integer("batch_size", driver.batch_size);
   optional_number("learning_rate", driver.learning_rate);
@@ -129,8 +129,8 @@ std::string to_driver_yaml(const Driver& driver) {
   optional_flag("synthetic_data", driver.synthetic_data);
   optional_flag("recompute", driver.recompute);
   optional_flag("macrobatch", driver.macrobatch);
-  line("model_type", quoted(driver.model_type));
-  line("distributed_backend", quoted(driver.distributed_backend));
+  line("model_type", in_quotes(driver.model_type));
+  line("distributed_backend", in_quotes(driver.distributed_backend));
   return text;
 }
 
