@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <random>
 
 #include "tests/adapt/golden_forecasts.h"
@@ -196,6 +196,9 @@ TEST(Forecaster, RefusesHistoriesAndOptionsWithoutAMeaning) {
   EXPECT_FALSE(forecast(backwards, steps, {}).ok());
   EXPECT_FALSE(forecast(twice, steps, {}).ok());
   EXPECT_FALSE(forecast(empty_batch, steps, {}).ok());
+  const std::vector<BatchPoint> negative{{-1, 320}}, endless{{std::numeric_limits<std::int64_t>::max(), 320}};
+  EXPECT_FALSE(forecast(negative, steps, {}).ok());
+  EXPECT_FALSE(forecast(endless, steps, {}).ok());
   EXPECT_FALSE(forecast(good, steps, {.bounds = {.min = 9, .max = 8}}).ok());
   EXPECT_FALSE(forecast(good, steps, {.recent_points = 2}).ok());
   EXPECT_FALSE(forecast(good, steps, {.starts = 0}).ok());

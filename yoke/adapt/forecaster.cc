@@ -21,7 +21,7 @@ constexpr double kShortestCycle = 2;
 constexpr double kCyclesSeen = 2;
 constexpr double kTrendPeriod = 1e4;  // times the span of the points
 
-// Steps and samples beyond this are no training run; sums of them stay far from overflow.
+// Steps and samples beyond this are no training run. Sums of them are far from overflow and exact as doubles.
 constexpr std::int64_t kLargestCount = 1'000'000'000'000'000;
 constexpr std::int64_t kMostDecisions = 1'000'000;
 
@@ -35,6 +35,10 @@ base::Status check(std::span<const BatchPoint> history, const ForecastOptions& o
     if (history[i].gbs < 1 || history[i].gbs > BatchBounds::kLargest) {
       return base::input_error(fmt::format("the batch at step {} must be from 1 to {}, found {}", history[i].step,
                                            BatchBounds::kLargest, history[i].gbs));
+    }
+    if (history[i].step < 0 || history[i].step > kLargestCount) {
+      return base::input_error(
+          fmt::format("a step of the batch history must be from 0 to {}, found {}", kLargestCount, history[i].step));
     }
     if (i > 0 && history[i].step <= history[i - 1].step) {
       return base::input_error(fmt::format("the batch history must ascend in step; found step {} after {}",

@@ -40,7 +40,7 @@ struct Forecast {
 
 /// The batch expected at each of `steps`. `history` is ascending in step, without a step twice; fewer than three points
 /// show no trend and are continued flat from the newest. Deterministic. Input error if there is no point, the history
-/// is not ascending, a batch is below 1 or the options are invalid.
+/// is not ascending, a step or batch is out of range or the options are invalid.
 base::Result<Forecast> forecast(std::span<const BatchPoint> history, std::span<const std::int64_t> steps,
                                 const ForecastOptions& options);
 

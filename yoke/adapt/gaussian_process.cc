@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <optional>
 #include <random>
 #include <tuple>
+#include <utility>
+
+#include "yoke/base/error.h"
 
 namespace yoke::adapt {
 namespace {

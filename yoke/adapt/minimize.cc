@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "yoke/base/error.h"
 
@@ -23,10 +24,9 @@ struct Evaluated {
   double value = 0;
 };
 
-Evaluated evaluate(const Objective& objective, Eigen::VectorXd at) {
-  Evaluated point{.at = std::move(at), .gradient = Eigen::VectorXd::Zero(0), .value = 0};
-  point.gradient = Eigen::VectorXd::Zero(point.at.size());
-  const auto size = static_cast<std::size_t>(point.at.size());
+Evaluated evaluate(const Objective& objective, const Eigen::VectorXd& at) {
+  Evaluated point{.at = at, .gradient = Eigen::VectorXd::Zero(at.size())};
+  const auto size = static_cast<std::size_t>(at.size());
   point.value = objective({point.at.data(), size}, {point.gradient.data(), size});
   if (!std::isfinite(point.value) || !point.gradient.allFinite()) point.value = std::numeric_limits<double>::infinity();
   return point;
