@@ -59,7 +59,8 @@ TEST(Files, PublishFailureLeavesTheOldFile) {
   const TempFolder folder;
   EXPECT_EQ(publish_file(folder.file("no/such/folder/x"), "new").error().kind, ErrorKind::kPeer);
   ASSERT_TRUE(make_folder(folder.file("taken")).ok());
-  EXPECT_FALSE(publish_file(folder.file("taken"), "new").ok()) << "a folder is in the way";
+  EXPECT_THAT(publish_file(folder.file("taken"), "new").error().message, HasSubstr("found a folder"));
+  EXPECT_THAT(publish_file("/dev/null", "new").error().message, HasSubstr("found a device"));
   EXPECT_THAT(*list_folder(folder.path()), ElementsAre("taken"));
 }
 

@@ -69,6 +69,7 @@ TEST(Units, FormatsForPeople) {
   EXPECT_EQ(format_seconds(0.0123), "12.3 ms");
   EXPECT_EQ(format_seconds(125), "2m 05s");
   EXPECT_EQ(format_seconds(7500), "2h 05m");
+  EXPECT_EQ(format_seconds(1e300), "1.0e+300 s");
 }
 
 }  // namespace

@@ -209,6 +209,19 @@ TEST(PlanPipeline, PlansForUnlikeDevices) {
   EXPECT_EQ(stages[1].devices.at(0).node, "fast") << "the longer stage belongs on the faster device";
 }
 
+TEST(PlanPipeline, AStepCountsFillingAndDraining) {
+  const TempFolder folder;
+  const std::string graph = folder.write("graph.txt", kChain);
+  const auto step = [&](const std::string& schedule) {
+    const base::Document document = yoke_json({"plan", "pipeline", "--profile", graph, "--devices", "2", "--bandwidth",
+                                               "10Gbit/s", "--micro-batches", "4", "--schedule", schedule});
+    base::Reader reader(document);
+    return reader.root().field("step_seconds").number();
+  };
+  EXPECT_NEAR(step("1f1b-flush"), 0.003 + 0.006 + 3 * 0.006, 1e-12) << "the first goes through alone";
+  EXPECT_NEAR(step("1f1b-stash"), 4 * 0.006, 1e-12);
+}
+
 TEST(PlanPipeline, BadOptionsNameTheOption) {
   const TempFolder folder;
   const std::string graph = folder.write("graph.txt", kChain);
@@ -219,7 +232,7 @@ TEST(PlanPipeline, BadOptionsNameTheOption) {
   };
   EXPECT_THAT(run({"--devices", "4,4", "--bandwidth", "1e9"}).err,
               HasSubstr("--bandwidth: found 1 bandwidths for 2 levels"));
-  EXPECT_THAT(run({"--devices", "4", "--bandwidth", "0"}).err, HasSubstr("--bandwidth: found 0"));
+  EXPECT_THAT(run({"--devices", "4", "--bandwidth", "0"}).err, HasSubstr("--bandwidth: found `0`"));
   EXPECT_THAT(run({"--devices", "0", "--bandwidth", "1e9"}).err, HasSubstr("--devices: found 0"));
   EXPECT_THAT(run({"--devices", "4", "--bandwidth", "1e9", "--cost", "pipdream"}).err,
               HasSubstr("did you mean `pipedream`?"));

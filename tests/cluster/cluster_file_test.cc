@@ -65,7 +65,7 @@ TEST(ClusterFile, OddNamesSurvive) {
 TEST(ClusterFile, NumbersSurviveToTheLastDigit) {
   Node node = big_node();
   node.memory = base::Bytes{9007199254740993};  // not a double
-  node.intra_bandwidth = base::Bandwidth{1.0 / 3};
+  node.intra_bandwidth = base::Bandwidth{1e10 / 3};
   node.speed = 0.1;
   node.tflops = 1e-300;
   const auto cluster = Cluster::make({node});

@@ -79,6 +79,12 @@ Status publish_file(const std::string& path, std::string_view content) {
   const auto fail = [&](std::string_view what, int number) -> Status {
     return peer_error(fmt::format("cannot {}: {}; the file is as it was", what, reason(number)), {.file = path});
   };
+  struct stat present {};
+  if (::stat(path.c_str(), &present) == 0 && !S_ISREG(present.st_mode)) {
+    return input_error(fmt::format("found a {}, expected a file that may be replaced; choose another name",
+                                   S_ISDIR(present.st_mode) ? "folder" : "device or pipe"),
+                       {.file = path});
+  }
   std::string temporary = path + ".XXXXXX";
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.open()) return fail("create a temporary file beside it", errno);

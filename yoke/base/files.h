@@ -18,7 +18,8 @@ inline constexpr std::int64_t kMaxDocumentBytes = 64 * 1024 * 1024;
 Result<std::string> read_file(const std::string& path, std::int64_t limit = kMaxDocumentBytes);
 
 /// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder. On failure the old
-/// file is untouched and the temporary one removed; the error is of kind kPeer (a disk is full, a folder read-only).
+/// file is untouched and the temporary one removed; the error is of kind kPeer (a disk is full, a folder read-only), or
+/// kInput where a folder or device of that name is in the way.
 Status publish_file(const std::string& path, std::string_view content);
 
 /// Creates the folder and its parents; fine if it is there. Error if a part of the path is a file.

@@ -151,6 +151,7 @@ std::string format_seconds(double seconds) {
   const double magnitude = std::abs(seconds);
   if (!std::isfinite(seconds)) return "forever";
   if (magnitude == 0) return "0 s";
+  if (magnitude >= 1e9) return fmt::format("{:.1e} s", seconds);
   if (magnitude < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
   if (magnitude < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
   if (magnitude < 60) return fmt::format("{:.2f} s", seconds);

@@ -43,6 +43,12 @@ void Arguments::add(const std::string& name, std::int64_t& value, const std::str
 void Arguments::add(const std::string& name, double& value, const std::string& help, bool required) {
   declare_scalar(app_, name, value, help, required);
 }
+void Arguments::add(const std::string& name, std::optional<int>& value, const std::string& help, bool required) {
+  declare(app_, name, value, help, required);
+}
+void Arguments::add(const std::string& name, std::optional<double>& value, const std::string& help, bool required) {
+  declare(app_, name, value, help, required);
+}
 void Arguments::add(const std::string& name, std::vector<std::string>& value, const std::string& help, bool required) {
   declare_list(app_, name, value, help, required);
 }

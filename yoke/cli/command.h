@@ -6,6 +6,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class Arguments {
   void add(const std::string& name, int& value, const std::string& help, bool required);
   void add(const std::string& name, std::int64_t& value, const std::string& help, bool required);
   void add(const std::string& name, double& value, const std::string& help, bool required);
+  void add(const std::string& name, std::optional<int>& value, const std::string& help, bool required);
+  void add(const std::string& name, std::optional<double>& value, const std::string& help, bool required);
   void add(const std::string& name, std::vector<std::string>& value, const std::string& help, bool required);
   void add(const std::string& name, std::vector<int>& value, const std::string& help, bool required);
   void add(const std::string& name, std::vector<double>& value, const std::string& help, bool required);

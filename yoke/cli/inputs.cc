@@ -34,7 +34,10 @@ base::Result<Inputs> load_inputs(const InputOptions& options, Context& context) 
   return Inputs{std::move(cluster), std::move(profiles)};
 }
 
-base::Result<AnyProfile> load_any_profile(const std::string& path, Context& context) {
+base::Result<AnyProfile> load_any_profile(const std::string& given, Context& context) {
+  // What `yoke import` made holds its profiles one folder down.
+  const std::string inner = base::join_path(given, "profiles");
+  const std::string path = base::is_folder(inner) ? inner : given;
   AnyProfile found;
   if (base::is_folder(path)) {
     if (base::is_file(base::join_path(path, "layers.json"))) {
@@ -48,6 +51,10 @@ base::Result<AnyProfile> load_any_profile(const std::string& path, Context& cont
   YOKE_TRY(const std::string text, base::read_file(path));
   if (!base::trim(text).starts_with('{')) {
     YOKE_TRY(found.graph, profile::pipedream::parse_graph_text(text, path));
+    return found;
+  }
+  if (text.find("yoke-layers") != std::string::npos) {
+    YOKE_TRY(found.graph, profile::parse_layers_file(text, path));
     return found;
   }
   YOKE_TRY(plan::JabasWorkspace workspace, plan::load_jabas(path));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <ostream>
 
 #include "yoke/base/text.h"
@@ -18,7 +19,7 @@ namespace {
 struct BatchOptions {
   InputOptions inputs;
   int gbs = 0;
-  int lbs = 0;  // 0: the best
+  std::optional<int> lbs;  // absent: the best
   std::string sync = "recommend";
   std::vector<std::string> servers;
   int unit = 1;
@@ -95,7 +96,8 @@ std::string describe(const plan::EqualSplit& equal, const plan::BatchSolution& s
       solution.samples_per_second / equal.samples_per_second);
 }
 
-void print(const plan::BatchSolution& solution, const cluster::Cluster& cluster, double solve_seconds,
+/// `offered`: devices that the plan could have used.
+void print(const plan::BatchSolution& solution, const cluster::Cluster& cluster, int offered, double solve_seconds,
            std::ostream& out) {
   out << fmt::format("global batch {} = {} workers of {} samples, {} updates\n\n", solution.gbs, solution.workers,
                      solution.lbs, plan::to_string(solution.sync));
@@ -118,8 +120,7 @@ void print(const plan::BatchSolution& solution, const cluster::Cluster& cluster,
                std::string(plan::to_string(lane.limit))});
   }
   out << table.to_string();
-  if (const int idle = cluster.device_count() - used; idle > 0)
-    out << fmt::format("{} of {} devices stay idle: the step is shorter without them\n", idle, cluster.device_count());
+  if (const int idle = offered - used; idle > 0) out << fmt::format("{} of {} devices stay idle\n", idle, offered);
   out << fmt::format("\npredicted step {}, {:.1f} samples/s", base::format_seconds(solution.step_seconds),
                      solution.samples_per_second);
   if (const auto& equal = solution.equal_split) out << describe(*equal, solution);
@@ -137,11 +138,13 @@ base::Error with_idle_hint(base::Error error, const plan::BatchCost& cost, plan:
 }
 
 base::Status run_batch(const BatchOptions& options, Context& context) {
-  plan::BatchRequest request{.gbs = options.gbs, .servers = options.servers, .unit = options.unit};
-  if (options.lbs != 0) request.lbs = options.lbs;
+  plan::BatchRequest request{.gbs = options.gbs, .lbs = options.lbs, .servers = options.servers, .unit = options.unit};
   YOKE_TRY(request.sync, parse_sync(options.sync));
   if (options.may_idle) request.idle_unit = options.unit;
   YOKE_TRY(const Inputs inputs, load_inputs(options.inputs, context));
+  const base::Result<cluster::Cluster> offered =
+      options.servers.empty() ? inputs.cluster : inputs.cluster.subset(options.servers);
+  if (!offered.ok()) return option_error("--servers", offered.error().message);
   YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
   const base::Instant started = context.clock.now();
   auto solved = plan::solve_batch(cost, request);
@@ -152,7 +155,7 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
   if (context.json) {
     print_json(context, to_json(solution, solve_seconds));
   } else {
-    print(solution, inputs.cluster, solve_seconds, context.out);
+    print(solution, inputs.cluster, offered->device_count(), solve_seconds, context.out);
   }
   return {};
 }

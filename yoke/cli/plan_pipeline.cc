@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <ostream>
 
 #include "yoke/base/text.h"
@@ -27,11 +29,11 @@ struct PipelineOptions {
   std::string memory;
   bool straight = false;
   bool fewer = false;
-  double compression = 0;  // 0: not given
+  std::optional<double> compression;
   std::string cost = "overlap";
   std::string schedule = "1f1b-flush";
   int micro_batches = 8;
-  int lbs = 0;  // 0: not given
+  std::optional<int> lbs;
   std::string out;
 };
 
@@ -40,9 +42,10 @@ struct Answer {
   struct Stage {
     std::vector<std::string> layers;
     int replicas = 1;
-    double seconds = 0;
-    std::string type;   // device type; empty when all are alike
-    std::string bound;  // what the stage's time is spent on
+    double seconds = 0;         // per minibatch, in the cost model's terms
+    double worker_seconds = 0;  // forward and backward of one minibatch on one device
+    std::string type;           // device type; empty when all are alike
+    std::string bound;          // what the stage's time is spent on
     double memory_bytes = 0;
     std::vector<cluster::DeviceId> devices;
   };
@@ -87,8 +90,9 @@ base::Result<std::vector<Level>> parse_levels(const PipelineOptions& options) {
       return option_error("--devices", fmt::format("found {}, expected 1 to 100000 machines", options.devices[i]));
     const auto bandwidth = base::parse_bandwidth(options.bandwidths[i]);
     if (!bandwidth.ok()) return option_error("--bandwidth", bandwidth.error().message);
-    if (bandwidth->bytes_per_s <= 0)
-      return option_error("--bandwidth", "found 0, expected more than 0 bytes per second");
+    if (bandwidth->bytes_per_s < 1)
+      return option_error("--bandwidth", fmt::format("found {}, expected at least 1 byte per second",
+                                                     base::quote(options.bandwidths[i])));
     levels.push_back({options.devices[i], bandwidth->bytes_per_s});
   }
   return levels;
@@ -101,7 +105,27 @@ base::Result<std::optional<double>> parse_memory(const PipelineOptions& options)
   return std::optional(static_cast<double>(bytes->count));
 }
 
-base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, const PipelineOptions& options) {
+/// PipeDream counts only what is kept for minibatches in flight, so its last stage always fits. Say so where it does
+/// not.
+void warn_about_memory(const profile::LayerGraph& graph, const plan::PipedreamResult& result, double limit,
+                       Context& context) {
+  for (std::size_t i = 0; i < result.stages.size(); ++i) {
+    double bytes = 0;
+    for (const int layer : result.stages[i].layers) {
+      const auto& each = graph.layers()[static_cast<std::size_t>(layer)];
+      bytes += each.parameter_bytes + each.activation_bytes();
+    }
+    if (bytes > limit) {
+      context.log.warning(
+          "stage {} alone needs {:.3g} bytes, more than --memory; PipeDream's model does not see that, --cost overlap "
+          "does",
+          i, bytes);
+    }
+  }
+}
+
+base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, const PipelineOptions& options,
+                                          Context& context) {
   if (!options.cluster.empty())
     return option_error(
         "--cluster",
@@ -110,9 +134,10 @@ base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, cons
   YOKE_TRY(const auto levels, parse_levels(options));
   for (const auto& level : levels) request.levels.push_back({level.machines, level.bytes_per_s});
   YOKE_TRY(request.memory_bytes, parse_memory(options));
-  if (options.compression < 0) return option_error("--compression", "expected a number > 0");
-  if (options.compression != 0) request.compression = options.compression;
+  if (options.compression && !(*options.compression > 0)) return option_error("--compression", "expected a number > 0");
+  request.compression = options.compression;
   YOKE_TRY(const plan::PipedreamResult result, plan::solve_pipedream(graph, request));
+  if (request.memory_bytes) warn_about_memory(graph, result, *request.memory_bytes, context);
   Answer answer{.seconds_per_minibatch = result.seconds_per_minibatch,
                 .data_parallel_seconds = result.data_parallel_seconds,
                 .single_seconds = result.single_seconds,
@@ -121,7 +146,10 @@ base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, cons
                 .reduction = result.reduction.describe()};
   int next = 0;
   for (const auto& stage : result.stages) {
-    Answer::Stage shown{.layers = names_of(graph, stage.layers), .replicas = stage.replicas, .seconds = stage.seconds};
+    Answer::Stage shown{.layers = names_of(graph, stage.layers),
+                        .replicas = stage.replicas,
+                        .seconds = stage.seconds,
+                        .worker_seconds = stage.seconds};
     for (int i = 0; i < stage.replicas; ++i, ++next) {
       const int per_node = levels.front().machines;
       shown.devices.push_back({fmt::format("node{}", next / per_node), next % per_node});
@@ -222,7 +250,7 @@ base::Result<std::vector<NodeGroup>> groups_of(const PipelineOptions& options) {
 base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const PipelineOptions& options) {
   if (options.straight)
     return option_error("--straight", "belongs to --cost pipedream; our cost model chooses the replicas itself");
-  if (options.compression != 0)
+  if (options.compression)
     return option_error("--compression", "belongs to --cost pipedream; our cost model counts transfers as they are");
   plan::OverlapOptions request{.micro_batches = options.micro_batches, .may_idle = options.fewer};
   YOKE_TRY(request.schedule, parse_schedule(options.schedule));
@@ -248,6 +276,7 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
     Answer::Stage shown{.layers = names_of(graph, stage.layers),
                         .replicas = stage.replicas,
                         .seconds = stage.seconds,
+                        .worker_seconds = stage.compute_seconds * stage.replicas,
                         .type = group.group.type,
                         .bound = stage.seconds <= stage.compute_seconds      ? "compute"
                                  : stage.seconds <= stage.all_reduce_seconds ? "all-reduce"
@@ -262,7 +291,23 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
   return answer;
 }
 
-Json to_json(const Answer& answer, const profile::LayerGraph& graph, const std::string& cost, double solve_seconds) {
+/// Minibatches of one step.
+int workers_of(const Answer& answer, const PipelineOptions& options) {
+  return options.cost == "pipedream" ? answer.stages.front().replicas : options.micro_batches;
+}
+
+/// A schedule that flushes fills and drains the pipeline in every step: its first minibatch goes through all stages
+/// alone, the others follow at the steady pace. Stashed weights never drain it.
+double step_seconds(const Answer& answer, const PipelineOptions& options) {
+  const int workers = workers_of(answer, options);
+  if (options.cost == "pipedream" || options.schedule == "1f1b-stash") return answer.seconds_per_minibatch * workers;
+  double first = 0;
+  for (const auto& stage : answer.stages) first += std::max(stage.worker_seconds, stage.seconds);
+  return first + answer.seconds_per_minibatch * (workers - 1);
+}
+
+Json to_json(const Answer& answer, const profile::LayerGraph& graph, const PipelineOptions& options,
+             double solve_seconds) {
   Json stages = Json::array();
   for (const auto& stage : answer.stages) {
     Json shown{{"layers", stage.layers}, {"replicas", stage.replicas}, {"seconds", stage.seconds}};
@@ -280,14 +325,16 @@ Json to_json(const Answer& answer, const profile::LayerGraph& graph, const std::
             {"single_seconds", answer.single_seconds},
             {"stages", std::move(stages)},
             {"stage_of", std::move(stage_of)},
-            {"cost", cost},
+            {"cost", options.cost},
+            {"step_seconds", step_seconds(answer, options)},
+            {"step_minibatches", workers_of(answer, options)},
             {"states", answer.states},
             {"solve_seconds", solve_seconds}};
   if (!answer.reduction.empty()) json["reduction"] = answer.reduction;
   return json;
 }
 
-void print(const Answer& answer, double solve_seconds, std::ostream& out) {
+void print(const Answer& answer, const PipelineOptions& options, double solve_seconds, std::ostream& out) {
   double slowest = 0;
   for (const auto& stage : answer.stages) slowest = std::max(slowest, stage.seconds / stage.replicas);
   const bool ours = !answer.stages.empty() && !answer.stages.front().bound.empty();
@@ -312,8 +359,11 @@ void print(const Answer& answer, double solve_seconds, std::ostream& out) {
   out << table.to_string();
   if (!answer.reduction.empty()) out << answer.reduction << "\n";
   const double time = answer.seconds_per_minibatch;
+  out << fmt::format("\na step of {} minibatches takes {}", workers_of(answer, options),
+                     base::format_seconds(step_seconds(answer, options)));
+  if (ours && options.schedule != "1f1b-stash") out << " with filling and draining";
   out << fmt::format(
-      "\npredicted      {} a minibatch\ndata parallel  {} ({:.2f}x as long)\none device     {} ({:.2f}x as long)\n{} "
+      "\nsteady state   {} a minibatch\ndata parallel  {} ({:.2f}x as long)\none device     {} ({:.2f}x as long)\n{} "
       "cuts considered, solved in {}\n",
       base::format_seconds(time), base::format_seconds(answer.data_parallel_seconds),
       answer.data_parallel_seconds / time, base::format_seconds(answer.single_seconds), answer.single_seconds / time,
@@ -321,15 +371,15 @@ void print(const Answer& answer, double solve_seconds, std::ostream& out) {
 }
 
 plan::Plan to_plan(const Answer& answer, const PipelineOptions& options) {
-  const int workers = options.cost == "pipedream" ? answer.stages.front().replicas : options.micro_batches;
+  const int workers = workers_of(answer, options);
   plan::PipelineLane lane{.schedule = options.cost == "pipedream" ? "1f1b-stash" : options.schedule,
                           .workers = workers};
   for (const auto& stage : answer.stages)
-    lane.stages.push_back({.layers = stage.layers, .devices = stage.devices, .seconds = stage.seconds});
-  plan::Plan plan{.model = options.profile,
-                  .gbs = static_cast<std::int64_t>(workers) * options.lbs,
-                  .lbs = options.lbs,
-                  .step_seconds = answer.seconds_per_minibatch * workers,
+    lane.stages.push_back({.layers = stage.layers, .devices = stage.devices, .seconds = stage.worker_seconds});
+  plan::Plan plan{.model = std::filesystem::path(options.profile).stem().string(),
+                  .gbs = static_cast<std::int64_t>(workers) * *options.lbs,
+                  .lbs = *options.lbs,
+                  .step_seconds = step_seconds(answer, options),
                   .cost_model = options.cost};
   plan.pipeline_lanes.push_back(std::move(lane));
   return plan;
@@ -341,18 +391,18 @@ base::Status run_pipeline(const PipelineOptions& options, Context& context) {
     return option_error("--cost", fmt::format("found {}, expected overlap or pipedream{}", base::quote(options.cost),
                                               base::did_you_mean(options.cost, costs)));
   }
-  if (!options.out.empty() && options.lbs < 1)
+  if (options.lbs ? *options.lbs < 1 : !options.out.empty())
     return option_error("--lbs", "expected the minibatch size of the profile, which --out puts into the plan");
   YOKE_TRY(const profile::LayerGraph graph, load_graph(options.profile));
   const base::Instant started = context.clock.now();
-  YOKE_TRY(const Answer answer,
-           options.cost == "pipedream" ? solve_like_pipedream(graph, options) : solve_with_overlap(graph, options));
+  YOKE_TRY(const Answer answer, options.cost == "pipedream" ? solve_like_pipedream(graph, options, context)
+                                                            : solve_with_overlap(graph, options));
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   if (!options.out.empty()) YOKE_CHECK(save_plan(to_plan(answer, options), options.out, context));
   if (context.json) {
-    print_json(context, to_json(answer, graph, options.cost, solve_seconds));
+    print_json(context, to_json(answer, graph, options, solve_seconds));
   } else {
-    print(answer, solve_seconds, context.out);
+    print(answer, options, solve_seconds, context.out);
   }
   return {};
 }

@@ -66,13 +66,17 @@ Status validate(const Node& node, const Where& where) {
   }
   if (node.memory && node.memory->count <= 0) return fail("memory", "found 0, expected more than 0 bytes");
   const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
-  if (node.intra_bandwidth && !positive(node.intra_bandwidth->bytes_per_s)) {
+  // Below a byte per second times overflow: that is a unit gone wrong, not a link.
+  const auto usable = [](base::Bandwidth bandwidth) {
+    return bandwidth.bytes_per_s >= 1 && std::isfinite(bandwidth.bytes_per_s);
+  };
+  if (node.intra_bandwidth && !usable(*node.intra_bandwidth)) {
     return fail("intra_bandwidth",
-                fmt::format("found {}, expected more than 0 bytes per second", node.intra_bandwidth->bytes_per_s));
+                fmt::format("found {}, expected at least 1 byte per second", node.intra_bandwidth->bytes_per_s));
   }
-  if (node.inter_bandwidth && !positive(node.inter_bandwidth->bytes_per_s)) {
+  if (node.inter_bandwidth && !usable(*node.inter_bandwidth)) {
     return fail("inter_bandwidth",
-                fmt::format("found {}, expected more than 0 bytes per second", node.inter_bandwidth->bytes_per_s));
+                fmt::format("found {}, expected at least 1 byte per second", node.inter_bandwidth->bytes_per_s));
   }
   if (node.tflops && !positive(*node.tflops))
     return fail("tflops", fmt::format("found {}, expected a number > 0", *node.tflops));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -16,12 +17,13 @@ namespace {
 using base::input_error;
 using base::Json;
 using base::kCount;
-using base::kNotNegative;
 using base::View;
 using base::Where;
 
 constexpr std::string_view kFormat = "yoke-plan";
 constexpr int kVersion = 1;
+/// A century: a longer step is a unit gone wrong, and sums of these cannot overflow.
+constexpr base::Range kSeconds{.least = 0, .most = 3e9};
 const std::vector<std::string> kSyncNames{"overlap", "sequential"};
 
 struct PartName {
@@ -52,7 +54,7 @@ DataLane read_data_lane(View view) {
   lane.vsw = static_cast<int>(view.field("vsw").integer({.least = 1, .most = 1e6}));
   lane.ga = static_cast<int>(view.field("ga").integer({.least = 0, .most = 1e6}));
   View seconds = view.field("seconds");
-  for (const auto& [key, part] : kParts) lane.seconds.*part = seconds.field(key).number(kNotNegative);
+  for (const auto& [key, part] : kParts) lane.seconds.*part = seconds.field(key).number(kSeconds);
   seconds.done();
   view.done();
   return lane;
@@ -62,7 +64,7 @@ PipelineStage read_stage(View view) {
   PipelineStage stage;
   for (auto& layer : view.field("layers").items()) stage.layers.push_back(layer.text());
   for (auto& device : view.field("devices").items()) stage.devices.push_back(read_device(device));
-  stage.seconds = view.field("seconds").number(kNotNegative);
+  stage.seconds = view.field("seconds").number(kSeconds);
   if (auto warmup = view.find("warmup")) stage.warmup = static_cast<int>(warmup->integer({.least = 0, .most = 1e6}));
   view.done();
   return stage;
@@ -102,7 +104,17 @@ base::Status validate(const Plan& plan, const Where& where) {
   if (!(plan.step_seconds >= 0) || !std::isfinite(plan.step_seconds)) {
     return fail("step_seconds", fmt::format("found {}, expected a finite number >= 0", plan.step_seconds));
   }
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(plan.model.begin(), plan.model.end(), control))
+    return fail("model", fmt::format("found {}, expected a name on one line", base::quote(plan.model)));
+  for (const auto& lane : plan.data_lanes) {
+    if (plan.step_seconds > 0 && lane.seconds.total() > plan.step_seconds * (1 + 1e-6)) {
+      return fail("data_lanes", fmt::format("the lane on {} takes {} s, longer than the step of {} s",
+                                            lane.device.to_string(), lane.seconds.total(), plan.step_seconds));
+    }
+  }
   std::set<cluster::DeviceId> used;
+  std::set<std::string_view> placed;
   const auto take = [&](const cluster::DeviceId& device) { return used.insert(device).second; };
   for (const auto& lane : plan.data_lanes) {
     if (!take(lane.device))
@@ -110,9 +122,15 @@ base::Status validate(const Plan& plan, const Where& where) {
   }
   for (const auto& lane : plan.pipeline_lanes) {
     if (lane.stages.empty()) return fail("pipeline_lanes", "found a lane without stages");
+    placed.clear();
     for (const auto& stage : lane.stages) {
       if (stage.layers.empty() || stage.devices.empty()) {
         return fail("pipeline_lanes", "found a stage without layers or devices");
+      }
+      for (const auto& layer : stage.layers) {
+        if (!placed.insert(layer).second) {
+          return fail("pipeline_lanes", fmt::format("the layer {} is in two stages", base::quote(layer)));
+        }
       }
       for (const auto& device : stage.devices) {
         if (!take(device))
@@ -133,7 +151,7 @@ base::Result<Plan> parse_plan(std::string_view json, const std::string& file) {
   plan.gbs = root.field("gbs").integer(kCount);
   plan.lbs = static_cast<int>(root.field("lbs").integer(kCount));
   plan.sync = static_cast<Sync>(root.field("sync").one_of(kSyncNames));
-  plan.step_seconds = root.field("step_seconds").number(kNotNegative);
+  plan.step_seconds = root.field("step_seconds").number(kSeconds);
   plan.cost_model = root.field("cost_model").text();
   if (auto lanes = root.find("data_lanes")) {
     for (auto& lane : lanes->items()) plan.data_lanes.push_back(read_data_lane(lane));

@@ -76,8 +76,8 @@ Status validate(const ProfileSet& profiles, const Where& where) {
     }
   }
   for (const double size : profiles.buckets.mebibytes) {
-    if (!(size > 0 && std::isfinite(size))) {
-      return input_error(fmt::format("found a bucket of {} MiB, expected a finite size > 0", size), where);
+    if (!(size > 0 && size <= 1e9)) {
+      return input_error(fmt::format("found a bucket of {} MiB, expected a size > 0 and at most 1e9", size), where);
     }
   }
   for (const auto* points : {&profiles.comm.intra, &profiles.comm.inter}) {

@@ -70,7 +70,7 @@ Sync recommend_sync(const profile::BucketProfile& buckets) {
 Result<IidpModel> IidpModel::make(cluster::Cluster cluster, const ProfileSet& profiles) {
   YOKE_CHECK(profile::validate(profiles));
   if (profiles.buckets.mebibytes.empty()) {
-    return input_error("the profile has no gradient buckets, expected at least one: run `yoke profile bucket`");
+    return input_error("the profile has no gradient buckets, expected at least one: add buckets.json");
   }
   IidpModel model(std::move(cluster));
   model.intra_ = fit_all_reduce(profiles.comm.intra);
@@ -86,7 +86,7 @@ Result<IidpModel> IidpModel::make(cluster::Cluster cluster, const ProfileSet& pr
 Status IidpModel::classify(const ProfileSet& profiles) {
   const bool many_nodes = cluster_.nodes().size() > 1;
   if (many_nodes && !inter_) {
-    return input_error("the profile has no all-reduce measurements between nodes: run `yoke profile comm`");
+    return input_error("the profile has no all-reduce measurements between nodes: add them to comm.json");
   }
   std::vector<const NodeProfile*> class_profiles;
   std::set<int> sizes;
@@ -99,7 +99,7 @@ Status IidpModel::classify(const ProfileSet& profiles) {
           fmt::format("node {} has no bandwidth between its devices: set its intra_bandwidth", node.name));
     }
     if (node.devices > 1 && !intra_) {
-      return input_error("the profile has no all-reduce measurements inside a node: run `yoke profile comm`");
+      return input_error("the profile has no all-reduce measurements inside a node: add them to comm.json");
     }
     YOKE_TRY(const NodeProfile* measured, profile_of(node, cluster_, profiles));
     const double intra = bytes_per_s(node.intra_bandwidth);
@@ -127,7 +127,7 @@ Status IidpModel::classify(const ProfileSet& profiles) {
     classes_.push_back(std::move(added));
     class_profiles.push_back(measured);
   }
-  if (sizes.empty()) return input_error("the profile has no compute measurements: run `yoke profile compute`");
+  if (sizes.empty()) return input_error("the profile has no compute measurements: add them to nodes/<node>.json");
   local_batch_sizes_.assign(sizes.begin(), sizes.end());
   return {};
 }

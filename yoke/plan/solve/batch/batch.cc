@@ -199,11 +199,12 @@ Result<BatchScope> batch_scope(const BatchCost& cost, const BatchRequest& reques
     return input_error(fmt::format("found local batch size {}, expected one that was profiled: {}", *request.lbs,
                                    fmt::join(profiled, ", ")));
   }
-  const int smallest = scope.local_batch_sizes.front();
-  if (request.gbs / smallest > kMaxWorkers) {
+  const int largest = scope.local_batch_sizes.back();
+  if (request.gbs / largest > kMaxWorkers) {
     return input_error(fmt::format("a global batch of {} in local batches of {} is {} workers, expected at most {}",
-                                   request.gbs, smallest, request.gbs / smallest, kMaxWorkers));
+                                   request.gbs, largest, request.gbs / largest, kMaxWorkers));
   }
+  std::erase_if(scope.local_batch_sizes, [&](int lbs) { return request.gbs / lbs > kMaxWorkers; });
   return scope;
 }
 

@@ -25,7 +25,7 @@ using profile::LayerGraph;
 constexpr double kNone = std::numeric_limits<double>::infinity();
 // Bounds are compared with a margin for rounding; costs themselves are compared exactly.
 constexpr double kRounding = 1 + 1e-9;
-constexpr int kMostDevices = 4096;
+constexpr int kMostDevices = 1024;
 
 std::size_t at(int index) {
   return static_cast<std::size_t>(index);
