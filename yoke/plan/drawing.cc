@@ -50,7 +50,7 @@ void draw_legend(base::Svg& svg) {
   for (const auto& segment : kHidden) entry(segment);
 }
 
-void draw_group(base::Svg& svg, const LaneGroup& group, double y, double pixels_per_second) {
+void draw_group(base::Svg& svg, const DrawnLane& group, double y, double pixels_per_second) {
   const auto& lane = group.lane;
   svg.text(kLeft - 10, y + 10, fmt::format("{} x{}", group.node, group.devices), 13, base::Svg::Anchor::kEnd);
   svg.text(kLeft - 10, y + 24, fmt::format("vsw {}, ga {}: {} workers", lane.vsw, lane.ga, lane.workers()), 10,
@@ -85,10 +85,10 @@ void draw_stage(base::Svg& svg, const PipelineStage& stage, std::size_t number, 
 
 }  // namespace
 
-std::vector<LaneGroup> group_lanes(const Plan& plan) {
-  std::vector<LaneGroup> groups;
+std::vector<DrawnLane> group_lanes(const Plan& plan) {
+  std::vector<DrawnLane> groups;
   for (const auto& lane : plan.data_lanes) {
-    auto same = std::find_if(groups.begin(), groups.end(), [&](const LaneGroup& group) {
+    auto same = std::find_if(groups.begin(), groups.end(), [&](const DrawnLane& group) {
       return group.node == lane.device.node && group.lane.vsw == lane.vsw && group.lane.ga == lane.ga;
     });
     if (same == groups.end()) {
