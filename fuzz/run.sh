@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Builds the fuzz preset (clang) and runs its targets, one per core at a time, on copies of their seeds:
-#   fuzz/run.sh [seconds for each, default 10] [target ...]
+#   fuzz/run.sh [seconds for each, default 10] [target ...]     new inputs each time
+#   fuzz/run.sh runs=N [target ...]                             N inputs for each, the same ones every time
 # Fails if a target finds something, and prints the input that did. Leaves nothing behind but the build folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seconds="${1:-10}"
+case "${1:-10}" in
+  runs=*) limit="-runs=${1#runs=} -seed=1" ;;
+  *) limit="-max_total_time=${1:-10}" ;;
+esac
 targets=("${@:2}")
 if [ ${#targets[@]} -eq 0 ]; then
   for seeds in fuzz/corpus/*/; do targets+=("$(basename "$seeds")"); done
@@ -14,14 +18,14 @@ cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target fuzzers
 
 work="$(mktemp -d)"
-export work seconds
+export work limit
 trap 'rm -rf "$work"' EXIT
 
 # Reading takes milliseconds: ten seconds or a gigabyte for one input are findings too.
 run_one() {
   local name="$1" log="$work/$1.log"
   cp -r "fuzz/corpus/$name" "$work/$name"
-  if "build/fuzz/bin/fuzz_$name" "$work/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=4096 \
+  if "build/fuzz/bin/fuzz_$name" "$work/$name" $limit -timeout=10 -rss_limit_mb=1024 -max_len=4096 \
       -artifact_prefix="$work/$name." >"$log" 2>&1; then
     echo "$name: quiet, $(sed -n 's/^Done \([0-9]*\) runs.*/\1/p' "$log") inputs"
   else

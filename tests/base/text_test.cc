@@ -23,6 +23,8 @@ TEST(Text, SuggestsOnlyWhatIsClose) {
   const std::vector<std::string> known{"model", "data", "batch"};
   EXPECT_EQ(did_you_mean("modle", known), ", did you mean `model`?");
   EXPECT_EQ(did_you_mean("elephant", known), "");
+  const std::vector<std::string> from_a_file{std::string("\0layer", 6)};
+  EXPECT_EQ(did_you_mean("layer", from_a_file).find('\0'), std::string::npos) << "names may come from any file";
   EXPECT_EQ(nearest_name(std::string(100'000, 'x'), known), "");
 }
 
