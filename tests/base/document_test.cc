@@ -148,7 +148,7 @@ TEST(Reader, MessagesSayFoundAndExpected) {
                   [](View v) {
                     v.field("a").one_of({"c", "d"});
                   }),
-            "f:1: a: found `b`, expected c and d, did you mean `c`?");
+            "f:1: a: found `b`, expected c or d, did you mean `c`?");
 }
 
 TEST(ExpectFormat, RefusesOtherFormatsAndNewerVersions) {

@@ -57,7 +57,11 @@ TEST(Files, RefusesHugeFilesBeforeReadingThem) {
 
 TEST(Files, PublishFailureLeavesTheOldFile) {
   const TempFolder folder;
-  EXPECT_EQ(publish_file(folder.file("no/such/folder/x"), "new").error().kind, ErrorKind::kPeer);
+  const Error missing = publish_file(folder.file("no/such/folder/x"), "new").error();
+  EXPECT_EQ(missing.kind, ErrorKind::kInput);
+  EXPECT_THAT(missing.message, HasSubstr("found no folder"));
+  EXPECT_EQ(publish_file("/proc/x", "new").error().kind, ErrorKind::kInput) << "where nothing can be written";
+  EXPECT_EQ(publish_file(folder.file(std::string(300, 'x')), "new").error().kind, ErrorKind::kInput) << "a long name";
   ASSERT_TRUE(make_folder(folder.file("taken")).ok());
   EXPECT_THAT(publish_file(folder.file("taken"), "new").error().message, HasSubstr("found a folder"));
   EXPECT_THAT(publish_file("/dev/null", "new").error().message, HasSubstr("found a device"));

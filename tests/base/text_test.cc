@@ -31,11 +31,20 @@ TEST(Text, SuggestsOnlyWhatIsClose) {
 TEST(Text, JoinsForPeople) {
   EXPECT_EQ(join_words(std::vector<std::string>{"a"}), "a");
   EXPECT_EQ(join_words(std::vector<std::string>{"a", "b", "c"}), "a, b and c");
+  EXPECT_EQ(join_words(std::vector<std::string>{"a", "b", "c"}, "or"), "a, b or c");
 }
 
 TEST(Text, QuotesWithoutControlBytes) {
   EXPECT_EQ(quote("a\x1b[31m\n"), "`a\\x1b[31m\\x0a`");
   EXPECT_EQ(quote("abcdef", 3), "`abc...`");
+  EXPECT_EQ(quote("abc", 3), "`abc`");
+}
+
+TEST(Text, QuotesKeepEveryScriptButNothingUnseen) {
+  EXPECT_EQ(quote("größe 数"), "`größe 数`");
+  EXPECT_EQ(quote("größe", 3), "`gr...`") << "half a character was cut";
+  EXPECT_EQ(quote("a\xff\xc3"), "`a\\xff\\xc3`");
+  EXPECT_EQ(quote("\u0085\u202e\ufeff"), "`\\xc2\\x85\\xe2\\x80\\xae\\xef\\xbb\\xbf`");
 }
 
 }  // namespace

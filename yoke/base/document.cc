@@ -212,7 +212,7 @@ std::size_t View::one_of(const std::vector<std::string>& names) {
   const auto found = std::find(names.begin(), names.end(), typed);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   if (reader_->ok() && value_ != nullptr) {
-    fail(fmt::format("found {}, expected {}{}", quote(typed), join_words(names), did_you_mean(typed, names)));
+    fail(fmt::format("found {}, expected {}{}", quote(typed), join_words(names, "or"), did_you_mean(typed, names)));
   }
   return 0;
 }

@@ -85,9 +85,22 @@ Status publish_file(const std::string& path, std::string_view content) {
                                    S_ISDIR(present.st_mode) ? "folder" : "device or pipe"),
                        {.file = path});
   }
+  const std::string folder = parent_folder(path);
+  if (!folder.empty() && !is_folder(folder)) {
+    return input_error(fmt::format("found no folder {}, expected one to write into; make it first", folder),
+                       {.file = path});
+  }
   std::string temporary = path + ".XXXXXX";
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!file.open()) return fail("create a temporary file beside it", errno);
+  if (!file.open()) {
+    const int number = errno;
+    // The path was not well chosen: the user can mend it, unlike a full disk.
+    const bool mendable =
+        number == EACCES || number == EPERM || number == EROFS || number == ENAMETOOLONG || number == ENOENT;
+    const std::string message = fmt::format("cannot write here: {}", reason(number));
+    return mendable ? input_error(message + "; choose another folder", {.file = path})
+                    : peer_error(message, {.file = path});
+  }
   // mkostemp makes the file private; what we publish is as readable as any new file.
   const mode_t mask = ::umask(0);
   ::umask(mask);
@@ -98,7 +111,6 @@ Status publish_file(const std::string& path, std::string_view content) {
     ::unlink(temporary.c_str());
     return fail(written ? "move the new file into place" : "write", number);
   }
-  const std::string folder = parent_folder(path);
   Descriptor directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.open()) ::fsync(directory.get());  // not every file system can; the content is safe already
   return {};
@@ -128,6 +140,11 @@ Result<std::vector<std::string>> list_folder(const std::string& path) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool exists(const std::string& path) {
+  std::error_code code;
+  return fs::exists(fs::symlink_status(path, code));
 }
 
 bool is_folder(const std::string& path) {

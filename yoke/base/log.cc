@@ -73,8 +73,8 @@ Result<LogLevel> parse_log_level(std::string_view name) {
     if (name == kLevelNames[i]) return static_cast<LogLevel>(i);
   }
   const std::vector<std::string> names(kLevelNames.begin(), kLevelNames.end());
-  return input_error(
-      fmt::format("found log level {}, expected {}{}", quote(name), join_words(names), did_you_mean(name, names)));
+  return input_error(fmt::format("found log level {}, expected {}{}", quote(name), join_words(names, "or"),
+                                 did_you_mean(name, names)));
 }
 
 Logger Logger::to_stderr(const LogOptions& options) {

@@ -13,6 +13,35 @@ char lower(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
+/// Bytes of the first character of `text`, which is not empty; 0 when it is not UTF-8.
+std::size_t utf8_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates and what lies beyond U+10FFFF show in the second byte.
+  const unsigned char second = byte(1);
+  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
+      (lead == 0xf4 && second > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
+/// False for a character that would move the cursor, turn the direction of writing or not be seen in a terminal.
+bool is_printable(std::string_view character) {
+  if (character.size() == 1) return character[0] >= 0x20 && character[0] < 0x7f;
+  const bool control = character < "\u00a0";
+  const bool zero_width_or_line = character >= "\u200b" && character <= "\u200f";
+  const bool direction = character >= "\u2028" && character <= "\u202e";
+  const bool invisible = character >= "\u2060" && character <= "\u206f";
+  return !control && !zero_width_or_line && !direction && !invisible && character != "\ufeff";
+}
+
 }  // namespace
 
 std::string_view trim(std::string_view text) {
@@ -67,13 +96,13 @@ std::string nearest_name(std::string_view typed, std::span<const std::string> ca
 
 std::string did_you_mean(std::string_view typed, std::span<const std::string> candidates) {
   const std::string nearest = nearest_name(typed, candidates);
-  return nearest.empty() ? "" : fmt::format(", did you mean `{}`?", quote(nearest));
+  return nearest.empty() ? "" : fmt::format(", did you mean {}?", quote(nearest));
 }
 
-std::string join_words(std::span<const std::string> words) {
+std::string join_words(std::span<const std::string> words, std::string_view last) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 == words.size() ? " and " : ", ";
+    if (i > 0) text += i + 1 == words.size() ? fmt::format(" {} ", last) : ", ";
     text += words[i];
   }
   return text;
@@ -91,23 +120,8 @@ bool is_plain_name(std::string_view text) {
 std::size_t valid_utf8_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char lead = byte(at);
-    if (lead < 0x80) {
-      ++at;
-      continue;
-    }
-    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || at + length > text.size()) return at;
-    for (std::size_t i = at + 1; i < at + length; ++i) {
-      if ((byte(i) & 0xc0) != 0x80) return at;
-    }
-    // Overlong forms, surrogates and what lies beyond U+10FFFF show in the second byte.
-    const unsigned char second = byte(at + 1);
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
-        (lead == 0xf4 && second > 0x8f)) {
-      return at;
-    }
+    const std::size_t length = utf8_character(text.substr(at));
+    if (length == 0) return at;
     at += length;
   }
   return at;
@@ -115,16 +129,19 @@ std::size_t valid_utf8_prefix(std::string_view text) {
 
 std::string quote(std::string_view text, std::size_t limit) {
   std::string safe = "`";
-  const bool cut = text.size() > limit;
-  for (const char c : text.substr(0, limit)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7f) {
-      safe += fmt::format("\\x{:02x}", byte);
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t length = utf8_character(text.substr(at));
+    if (at + std::max<std::size_t>(length, 1) > limit) return safe + "...`";
+    const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+    if (length > 0 && is_printable(character)) {
+      safe += character;
     } else {
-      safe += c;
+      for (const char c : character) safe += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     }
+    at += character.size();
   }
-  return safe + (cut ? "...`" : "`");
+  return safe + "`";
 }
 
 }  // namespace yoke::base

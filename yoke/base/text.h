@@ -22,8 +22,8 @@ std::string nearest_name(std::string_view typed, std::span<const std::string> ca
 /// ", did you mean `model`?" or "" - made to be appended to "unknown key `modle`".
 std::string did_you_mean(std::string_view typed, std::span<const std::string> candidates);
 
-/// `a, b and c`; for messages that list names.
-std::string join_words(std::span<const std::string> words);
+/// `a, b and c`, or with another last word; for messages that list names.
+std::string join_words(std::span<const std::string> words, std::string_view last = "and");
 
 /// Fit to name a node in files, folders and lists: not empty, at most 200 bytes of UTF-8 without blanks, control
 /// characters, commas and slashes, and neither `.` nor `..`.
@@ -32,7 +32,8 @@ bool is_plain_name(std::string_view text);
 /// Bytes of `text` up to the first that is not UTF-8; text.size() when all is.
 std::size_t valid_utf8_prefix(std::string_view text);
 
-/// Text from a file made safe for a message: control bytes escaped, cut at `limit` bytes with an ellipsis.
+/// Text from a file or a user made safe for a message: what is no printable UTF-8 escaped, cut at `limit` bytes with an
+/// ellipsis.
 std::string quote(std::string_view text, std::size_t limit = 60);
 
 }  // namespace yoke::base
