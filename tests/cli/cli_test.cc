@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
+#include "tests/cli/command_line.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 #include "yoke/base/document.h"
@@ -23,21 +23,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using yoke::testing::shared_data;
 using yoke::testing::TempFolder;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Outcome yoke(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"yoke", "--log-level", "error"});
-  std::vector<const char*> pointers;
-  for (const auto& argument : arguments) pointers.push_back(argument.c_str());
-  std::ostringstream out, err;
-  const int code = run_yoke(static_cast<int>(pointers.size()), pointers.data(), out, err);
-  return {code, out.str(), err.str()};
-}
 
 /// Runs with --json and expects one object on one line.
 base::Document yoke_json(std::vector<std::string> arguments, int expected_code = 0) {
@@ -70,9 +55,39 @@ TEST(Cli, BadUsageIsExitTwoWithTheNearestName) {
   const Outcome option = yoke({"plan", "batch", "--gsb", "4"});
   EXPECT_EQ(option.code, 2);
   EXPECT_THAT(option.err, AllOf(HasSubstr("did you mean `--gbs`?"), HasSubstr("`yoke plan batch --help`")));
-  EXPECT_EQ(yoke({"plan", "batch", "--gbs", "many"}).code, 2);
   EXPECT_EQ(yoke({"plan"}).code, 2);
+  EXPECT_THAT(yoke({"plan"}).err, HasSubstr("found no command, expected batch, pipeline or scale"));
   EXPECT_EQ(yoke({"plan", "batch", "--gbs", "8"}).code, 2) << "neither --config nor --cluster";
+}
+
+TEST(Cli, BadValuesNameTheOption) {
+  const auto expect = [](const std::vector<std::string>& arguments, const std::string& message) {
+    const Outcome outcome = yoke(arguments);
+    EXPECT_EQ(outcome.code, 2) << message;
+    EXPECT_THAT(outcome.err, StartsWith("yoke: error: " + message));
+    EXPECT_EQ(outcome.out, "");
+  };
+  expect({"plan", "batch", "--gbs", "many"}, "--gbs: found `many`, expected a whole number");
+  expect({"plan", "batch", "--gbs", ""}, "--gbs: found ``, expected a whole number");
+  expect({"plan", "batch", "--gbs", "1.5"}, "--gbs: found `1.5`, expected a whole number");
+  expect({"plan", "batch", "--gbs", "１２"}, "--gbs: found `１２`, expected a whole number");
+  expect({"plan", "batch", "--gbs", "99999999999"}, "--gbs: found `99999999999`, expected a whole number of at most");
+  expect({"plan", "batch", "--gbs", "8", "--gbs", "9"}, "--gbs: found 2 values, expected one");
+  expect({"plan", "batch", "--gbs"}, "--gbs: found no value, expected one");
+  expect({"plan", "batch", "--gbs", "8", "--may-idle=7"}, "--may-idle: found a value, expected none");
+  expect({"plan", "batch", "--gbs", "8", "--out", ""}, "--out: found an empty text, expected a value");
+  expect({"plan", "batch", "--gbs", "8", "--servers", "a,,b"}, "--servers: found an empty text, expected a value");
+  expect({"plan", "pipeline", "--profile", "x", "--devices", "4,"}, "--devices: found ``, expected a whole number");
+  expect({"plan", "pipeline", "--profile", "x", "--compression", "nan"},
+         "--compression: found `nan`, expected a number");
+  expect({"explain", ""}, "plan: found an empty text, expected a value");
+  expect({"import", "hostfile", "a", "b", "--out", "c"}, "unknown argument `b`");
+  expect({"doctor", "--log-format", "xml"}, "--log-format: found `xml`, expected text or json");
+  expect({"doctor", "--log-level", "info"}, "--log-level: found 2 values, expected one; give it once");
+  const base::Document document = yoke_json({"plan", "batch", "--gbs", "many"}, 2);
+  base::Reader reader(document);
+  EXPECT_EQ(reader.root().field("error").field("where").text(), "--gbs");
+  yoke_json({"plan", "batch", "--gbs", "8", "--lbs"}, 2);  // the parser stops before it reads --json
 }
 
 TEST(Cli, ErrorsAreOneJsonObject) {
@@ -400,6 +415,7 @@ TEST(Doctor, HasOneLinePerCheck) {
   }
   EXPECT_TRUE(base::list_folder(folder.path())->empty()) << "the probe must be gone";
   EXPECT_EQ(yoke({"doctor", "--shared", folder.file("absent")}).code, 4);
+  yoke_json({"doctor", "--shared", folder.file("absent")}, 4);
   yoke_json({"doctor"});
 }
 

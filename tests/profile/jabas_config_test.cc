@@ -119,7 +119,7 @@ TEST(JabasConfig, BadInputIsOneErrorWithItsPlace) {
   for (const char* unit : {"gpu", "4", "4gpus", "0gpu", "-4gpu", "", "u", "xgpu"}) {
     expect_input_error(with("resource_alloc_unit", unit), "expected a number of GPUs such as \"4gpu\"");
   }
-  expect_input_error(with("enable_adjust", "maybe"), "enable_adjust: found `maybe`, expected False and True");
+  expect_input_error(with("enable_adjust", "maybe"), "enable_adjust: found `maybe`, expected False or True");
   expect_input_error(with("enable_adjust", 1), "enable_adjust: found `1`, expected true or false");
   expect_input_error(with("metric", "noise"), "metric: found `noise`, expected similarity");
   expect_input_error(with("homo_servers", {"a", {"b"}}), "homo_servers[1]: found a list of 1, expected a text");

@@ -30,7 +30,9 @@ class JabasFolders : public ::testing::Test {
  protected:
   JabasFolders() { EXPECT_TRUE(save_folders(folders_, small_set()).ok()); }
 
-  base::Result<ImportedProfiles> load() const { return load_folders(folders_, {{"b", "fast"}, {"a", "slow"}}); }
+  base::Result<ImportedProfiles> load() const {
+    return load_folders(folders_, {{"b", "fast"}, {"a", "slow"}}, {"other"});
+  }
   std::string compute_file(const std::string& gpu, int lbs, int vsw) const {
     return to_compute_json({"m", gpu, lbs, {vsw, 1, 1, 1, 1, 1, 1, 1}, {}});
   }
@@ -55,6 +57,7 @@ TEST_F(JabasFolders, ServersWithoutAKnownTypeTakeTheFiles) {
 TEST_F(JabasFolders, OtherHostsAndStrayFilesAreNoted) {
   folder_.write("comp/32/other/x.json", "garbage");
   folder_.write("mem/README", "");
+  folder_.write("mem/32/README", "");
   folder_.write("mem/32/a/old.json", "garbage");
   folder_.write("comp/32/a/notes.txt", "");
   folder_.write("comm/summary.pdf", "");
@@ -64,12 +67,20 @@ TEST_F(JabasFolders, OtherHostsAndStrayFilesAreNoted) {
   ASSERT_TRUE(imported.ok()) << imported.error().to_string();
   EXPECT_THAT(imported->notes, Contains(HasSubstr("comp/32/other is not of an available server")));
   EXPECT_THAT(imported->notes, Contains(HasSubstr("mem/README is not a folder of profiles")));
+  EXPECT_THAT(imported->notes, Contains(HasSubstr("mem/32/README is not a folder of profiles")));
   EXPECT_THAT(imported->notes, Contains(HasSubstr("mem/32/a/old.json is not a memory profile")));
   EXPECT_THAT(imported->notes, Contains(HasSubstr("comp/32/a/notes.txt is not a compute profile")));
   EXPECT_THAT(imported->notes, Contains(HasSubstr("comm/summary.pdf is not an intra or inter profile")));
   EXPECT_THAT(imported->notes, Contains(HasSubstr("bucket/a_first.json is not used")));
   EXPECT_THAT(imported->notes, Contains("node a has no memory profile of lbs 64"));
-  EXPECT_EQ(imported->notes.size(), 7U);
+  EXPECT_EQ(imported->notes.size(), 8U);
+}
+
+TEST_F(JabasFolders, AHostThatTheClusterDoesNotHaveIsAnError) {
+  folder_.write("comp/32/othr/x.json", compute_file("slow", 32, 1));
+  expect_input_error(load(),
+                     "comp/32/othr: found profiles of the host `othr`, which the cluster does not have, did you "
+                     "mean `other`?");
 }
 
 TEST_F(JabasFolders, AnotherModelIsNoted) {
@@ -91,7 +102,7 @@ TEST_F(JabasFolders, FilesMustAgreeWithTheirPlace) {
 }
 
 TEST_F(JabasFolders, MissingNodesAndFilesAreErrors) {
-  expect_input_error(load_folders(folders_, {{"gone", ""}}), "mem: found no profile of node `gone`");
+  expect_input_error(load_folders(folders_, {{"gone", ""}}, {"a", "b"}), "mem: found no profile of node `gone`");
   std::filesystem::remove(folder_.file("mem/32/a/max_memory_profile_info.json"));
   expect_input_error(load(), "max_memory_profile_info.json: cannot open the file");
   std::filesystem::remove_all(folder_.file("mem/32/a"));
@@ -99,7 +110,7 @@ TEST_F(JabasFolders, MissingNodesAndFilesAreErrors) {
   std::filesystem::remove(folder_.file("comp/32/a/m_32_1_comp_profile.json"));
   expect_input_error(load(), "comp/32/a: found no compute profile");
   std::filesystem::remove_all(folder_.file("comm"));
-  expect_input_error(load_folders(folders_, {{"b", ""}}), "comm: cannot read the folder");
+  expect_input_error(load_folders(folders_, {{"b", ""}}, {"a"}), "comm: cannot read the folder");
 }
 
 TEST_F(JabasFolders, FoldersThatAreFilesAndNamesThatAreNoSizes) {

@@ -112,8 +112,8 @@ TEST(PipedreamGraphText, BadInputIsOneErrorWithItsLine) {
   expect_input_error(parse(good + "\ta"), "g.txt:2: found `a`, expected an edge");
   expect_input_error(parse(layer_line("node10") + "\tnode10 -- node1"),
                      "g.txt:2: the edge names the layer `node1`, which no line declares, did you mean `node10`?");
-  expect_input_error(parse(good + "\ta -- a"), "the graph has a cycle: `a -> a`");
-  expect_input_error(parse(good + layer_line("b") + "\ta -- b\n\tb -- a"), "g.txt: the graph has a cycle");
+  expect_input_error(parse(good + "\ta -- a"), "g.txt: edges: found the cycle `a -> a`");
+  expect_input_error(parse(good + layer_line("b") + "\ta -- b\n\tb -- a"), "g.txt: edges: found the cycle");
 }
 
 TEST(PipedreamGraphText, EveryTruncationIsReadOrRefused) {

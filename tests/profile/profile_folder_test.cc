@@ -166,13 +166,14 @@ TEST_F(ProfileFolderCopy, BadLayerFilesAreOneError) {
   expect("/layers", Json::array(), "there is no layer `in`");
   expect("/edges/0", {"in"}, "edges[0]: found no pair");
   expect("/edges/0/1", "gone", "edges[0][1]: there is no layer `gone`");
-  expect("/edges/0", {"lstm", "in"}, "layers.json: the graph has a cycle");
-  expect("/edges/0", {"in", "in"}, "layers.json: the graph has a cycle: `in -> in`");
+  expect("/edges/0", {"lstm", "in"}, "layers.json: edges: found the cycle");
+  expect("/edges/0", {"in", "in"}, "layers.json: edges: found the cycle `in -> in`, expected a graph without cycles");
 }
 
 TEST_F(ProfileFolderCopy, BadFoldersAreInputErrors) {
-  expect_input_error(load_profiles(folder_.file("gone")), "gone/nodes: cannot read the folder");
-  expect_input_error(load_profiles(folder_.file("comm.json")), "comm.json/nodes");
+  expect_input_error(load_profiles(folder_.file("gone")), "gone: cannot read the folder");
+  expect_input_error(load_profiles(folder_.file("comm.json")), "comm.json: found a file, expected a folder");
+  expect_input_error(load_profiles(folder_.file("nodes")), "but no folder `nodes`, expected a profile folder");
   expect_input_error(load_layers(folder_.file("gone")), "layers.json: cannot open the file");
   folder_.write("nodes/README", "");
   expect_input_error(load(), "nodes/README: found a file that is no node profile");
@@ -182,6 +183,21 @@ TEST_F(ProfileFolderCopy, BadFoldersAreInputErrors) {
   std::filesystem::remove(folder_.file("nodes"));
   folder_.write("nodes", "");
   expect_input_error(load(), "nodes: found a file, expected a folder");
+}
+
+TEST_F(ProfileFolderCopy, WhatIsNoFileIsNotTakenAsAbsent) {
+  for (const std::string name : {"buckets.json", "comm.json"}) {
+    const std::string good = yoke::testing::read_text(folder_.file(name));
+    std::filesystem::remove(folder_.file(name));
+    EXPECT_TRUE(load().ok()) << "may be absent";
+    std::filesystem::create_directory(folder_.file(name));
+    expect_input_error(load(), name + ": found a folder, expected a file");
+    std::filesystem::remove(folder_.file(name));
+    std::filesystem::create_symlink("nothing", folder_.file(name));
+    expect_input_error(load(), name + ": cannot open the file");
+    std::filesystem::remove(folder_.file(name));
+    folder_.write(name, good);
+  }
 }
 
 TEST_F(ProfileFolderCopy, NoPermissionIsAnInputError) {

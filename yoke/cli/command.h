@@ -29,6 +29,8 @@ struct Context {
   base::Logger log;   // everything else, on stderr
   const base::Clock& clock;
   bool json = false;  // the user asked for --json
+  /// Set by a command whose result tells of the failure that it returns: only the exit code is left to say.
+  bool reported = false;
 };
 
 /// Runs a parsed command. An error becomes the exit code and one message.
@@ -42,7 +44,8 @@ void print_json(Context& context, const Json& json);
 
 /// Declares what a command takes. It stands between the commands and CLI11, which is heavy to compile: only
 /// arguments.cc and yoke.cc include it. Names without dashes are positional; lists are separated by commas (positional
-/// ones by blanks). A value that is set beforehand is shown as the default. What is declared must outlive the parse.
+/// ones by blanks). Values are read as in files (`1e3` is a whole number, `nan` is none); an empty text is refused. A
+/// value that is set beforehand is shown as the default. What is declared must outlive the parse.
 class Arguments {
  public:
   explicit Arguments(CLI::App& app) : app_(app) {}

@@ -246,15 +246,15 @@ base::Status run_doctor(const DoctorOptions& options, Context& context) {
                       {"advice", check.advice}});
     }
     print_json(context, {{"healthy", failed.empty()}, {"checks", std::move(list)}});
-    // The object above says it all: a second one would break the promise of one.
-    return {};
+    context.reported = true;
+  } else {
+    Table table({{"check"}, {"health"}, {"found"}});
+    for (const auto& check : checks) {
+      const std::string advice = check.advice.empty() ? "" : "; " + check.advice;
+      table.add({check.name, std::string(to_string(check.health)), check.found + advice});
+    }
+    context.out << table.to_string();
   }
-  Table table({{"check"}, {"health"}, {"found"}});
-  for (const auto& check : checks) {
-    const std::string advice = check.advice.empty() ? "" : "; " + check.advice;
-    table.add({check.name, std::string(to_string(check.health)), check.found + advice});
-  }
-  context.out << table.to_string();
   if (!failed.empty())
     return base::peer_error(fmt::format("{} failed; see the advice above", base::join_words(failed)));
   return {};

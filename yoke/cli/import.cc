@@ -25,8 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ImportOptions {
-  std::vector<std::string> files;
-  std::string initial;  // JABAS's initial GPU config
+  std::string file;                // the one that is imported, or
+  std::vector<std::string> files;  // those of a PipeDream experiment
+  std::string initial;             // JABAS's initial GPU config
   std::string out;
 };
 
@@ -109,7 +110,7 @@ base::Result<cluster::Cluster> initial_cluster(const cluster::Cluster& all, cons
 }
 
 base::Status import_jabas(const ImportOptions& options, Context& context) {
-  YOKE_TRY(const plan::JabasWorkspace workspace, plan::load_jabas(options.files.front()));
+  YOKE_TRY(const plan::JabasWorkspace workspace, plan::load_jabas(options.file));
   const plan::ImportedJob imported = plan::job_of(workspace);
   Report report{.written = {"cluster.yaml", "profiles", "job.yaml"}, .notes = workspace.notes};
   report.notes.insert(report.notes.end(), imported.notes.begin(), imported.notes.end());
@@ -203,8 +204,8 @@ base::Status import_pipedream(const ImportOptions& options, Context& context) {
 }
 
 base::Status import_hostfile(const ImportOptions& options, Context& context) {
-  YOKE_TRY(const std::string text, base::read_file(options.files.front()));
-  YOKE_TRY(const cluster::ImportedCluster imported, cluster::parse_hostfile(text, options.files.front()));
+  YOKE_TRY(const std::string text, base::read_file(options.file));
+  YOKE_TRY(const cluster::ImportedCluster imported, cluster::parse_hostfile(text, options.file));
   YOKE_CHECK(cluster::save_cluster(options.out, imported.cluster));
   return finish(options, {.written = {""}, .notes = imported.ignored}, context);
 }
@@ -213,28 +214,32 @@ base::Status import_hostfile(const ImportOptions& options, Context& context) {
 
 void add_import(CLI::App& app, Action& chosen) {
   CLI::App& group = add_group(app, "import", "turn other tools' files into Yoke's own");
-  const auto declare = [](const char* what, const char* out) {
-    return [=](Arguments& command, ImportOptions& options) {
-      command.required("files", options.files, what);
-      command.required("--out", options.out, out);
-    };
-  };
   constexpr const char* kFolder = "folder to make";
   for (const char* name : {"jabas", "iidp"}) {
     add_command<ImportOptions>(
         group, chosen, name,
         fmt::format("{} config JSON and the profile folders it names", name == std::string("jabas") ? "JABAS" : "IIDP"),
         [](Arguments& parser, ImportOptions& options) {
-          parser.required("config", options.files, "config JSON");
+          parser.required("config", options.file, "config JSON");
           parser.option("--initial", options.initial, "JABAS initial GPU config JSON");
           parser.required("--out", options.out, kFolder);
         },
         import_jabas);
   }
-  add_command<ImportOptions>(group, chosen, "pipedream", "PipeDream graph.txt, partition config JSON and driver YAML",
-                             declare("any of graph.txt, partition JSON, driver YAML", kFolder), import_pipedream);
-  add_command<ImportOptions>(group, chosen, "hostfile", "an MPI or Horovod hostfile",
-                             declare("hostfile", "cluster file to write"), import_hostfile);
+  add_command<ImportOptions>(
+      group, chosen, "pipedream", "PipeDream graph.txt, partition config JSON and driver YAML",
+      [](Arguments& command, ImportOptions& options) {
+        command.required("files", options.files, "any of graph.txt, partition JSON, driver YAML");
+        command.required("--out", options.out, kFolder);
+      },
+      import_pipedream);
+  add_command<ImportOptions>(
+      group, chosen, "hostfile", "an MPI or Horovod hostfile",
+      [](Arguments& command, ImportOptions& options) {
+        command.required("hostfile", options.file, "hostfile");
+        command.required("--out", options.out, "cluster file to write");
+      },
+      import_hostfile);
 }
 
 }  // namespace yoke::cli

@@ -20,15 +20,16 @@ void InputOptions::declare(Arguments& command) {
 base::Result<Inputs> load_inputs(const InputOptions& options, Context& context) {
   const bool own = !options.cluster.empty() || !options.profiles.empty();
   if (options.config.empty() == !own) {
-    return base::input_error("expected either --config FILE, or --cluster FILE with --profiles FOLDER");
+    return option_error(own ? "--config" : "--cluster",
+                        "expected either --config FILE, or --cluster FILE with --profiles FOLDER");
   }
   if (!options.config.empty()) {
     YOKE_TRY(plan::JabasWorkspace workspace, plan::load_jabas(options.config));
     for (const auto& note : workspace.notes) context.log.info("{}", note);
     return Inputs{std::move(workspace.cluster), std::move(workspace.profiles)};
   }
-  if (options.cluster.empty()) return base::input_error("expected --cluster FILE beside --profiles");
-  if (options.profiles.empty()) return base::input_error("expected --profiles FOLDER beside --cluster");
+  if (options.cluster.empty()) return option_error("--cluster", "found none, expected a file beside --profiles");
+  if (options.profiles.empty()) return option_error("--profiles", "found none, expected a folder beside --cluster");
   YOKE_TRY(cluster::Cluster cluster, cluster::load_cluster(options.cluster));
   YOKE_TRY(profile::ProfileSet profiles, profile::load_profiles(options.profiles));
   return Inputs{std::move(cluster), std::move(profiles)};
@@ -40,7 +41,7 @@ base::Result<AnyProfile> load_any_profile(const std::string& given, Context& con
   const std::string path = base::is_folder(inner) ? inner : given;
   AnyProfile found;
   if (base::is_folder(path)) {
-    if (base::is_file(base::join_path(path, "layers.json"))) {
+    if (base::exists(base::join_path(path, "layers.json"))) {
       YOKE_TRY(found.graph, profile::load_layers(path));
     }
     if (!found.graph || base::is_folder(base::join_path(path, "nodes"))) {
@@ -56,6 +57,12 @@ base::Result<AnyProfile> load_any_profile(const std::string& given, Context& con
   if (text.find("yoke-layers") != std::string::npos) {
     YOKE_TRY(found.graph, profile::parse_layers_file(text, path));
     return found;
+  }
+  if (text.find("\"yoke-") != std::string::npos) {
+    return base::input_error(
+        "found a file of Yoke's that is no layer graph, expected a profile folder, a JABAS or IIDP "
+        "config JSON, or a PipeDream graph.txt",
+        {.file = path});
   }
   YOKE_TRY(plan::JabasWorkspace workspace, plan::load_jabas(path));
   for (const auto& note : workspace.notes) context.log.info("{}", note);

@@ -33,7 +33,7 @@ base::Result<std::optional<plan::Sync>> parse_sync(const std::string& name) {
     if (name == plan::to_string(sync)) return std::optional(sync);
   }
   const std::vector<std::string> names{"overlap", "sequential", "recommend"};
-  return base::input_error(fmt::format("found {}, expected {}{}", base::quote(name), base::join_words(names),
+  return base::input_error(fmt::format("found {}, expected {}{}", base::quote(name), base::join_words(names, "or"),
                                        base::did_you_mean(name, names)),
                            {.field = "--sync"});
 }

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <ostream>
+#include <string_view>
 #include <vector>
 
 #include "yoke/base/text.h"
@@ -15,7 +17,6 @@ using base::Error;
 using base::ErrorKind;
 
 struct Globals {
-  bool json = false;
   std::string log_level = "info";
   std::string log_format = "text";
 };
@@ -52,6 +53,7 @@ const CLI::App& innermost(const CLI::App& app) {
   return *at;
 }
 
+/// What the parser refused, in our words.
 Error usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   const CLI::App& at = innermost(app);
   std::string command = "yoke";
@@ -59,25 +61,40 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& fault) {
     used = used->get_subcommands().front();
     command += " " + used->get_name();
   }
+  base::Where where;
   std::string message = fault.what();
-  const auto extras = app.remaining(true);
-  if (!extras.empty()) {
+  if (const auto extras = app.remaining(true); !extras.empty()) {
     auto names = known_names(at);
     for (const auto& name : known_names(app)) names.push_back(name);
     message =
         fmt::format("unknown argument {}{}", base::quote(extras.front()), base::did_you_mean(extras.front(), names));
+  } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&fault) != nullptr) {
+    // `--gbs: 1 required INTEGER missing`, or `json was given a disallowed flag override`
+    where.field = message.substr(0, message.find_first_of(": "));
+    if (!where.field.starts_with('-')) where.field.insert(0, "--");
+    message = message.ends_with("missing") ? "found no value, expected one" : "found a value, expected none";
+  } else if (at.get_require_subcommand_min() > 0 && at.get_subcommands().empty()) {
+    std::vector<std::string> names;
+    for (const auto* known : at.get_subcommands(nullptr)) names.push_back(known->get_name());
+    message = fmt::format("found no command, expected {}", base::join_words(names, "or"));
   }
-  return base::input_error(fmt::format("{}; `{} --help` lists what is known", message, command));
+  return base::input_error(fmt::format("{}; `{} --help` lists what is known", message, command), where);
+}
+
+Error no_output() {
+  return base::peer_error("cannot write the result to standard output");
 }
 
 base::Result<base::Logger> make_logger(const Globals& globals) {
   base::LogOptions options;
-  YOKE_TRY(options.level, base::parse_log_level(globals.log_level));
+  const auto level = base::parse_log_level(globals.log_level);
+  if (!level.ok()) return option_error("--log-level", level.error().message);
+  options.level = *level;
   if (globals.log_format == "json") {
     options.format = base::LogFormat::kJson;
   } else if (globals.log_format != "text") {
-    return base::input_error(fmt::format("found {}, expected text or json", base::quote(globals.log_format)),
-                             {.field = "--log-format"});
+    return option_error("--log-format",
+                        fmt::format("found {}, expected text or json", base::quote(globals.log_format)));
   }
   return base::Logger::to_stderr(options);
 }
@@ -93,12 +110,16 @@ void print_json(Context& context, const Json& json) {
 }
 
 int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  // Asked for here too, because the parser may stop before it comes to the flag.
+  const bool json = std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
   CLI::App app("Yoke plans and runs the training of deep networks on whatever machines you have.", "yoke");
   Globals globals;
   Action chosen;
-  app.add_flag("--json", globals.json, "print one JSON object for scripts instead of a table");
-  app.add_option("--log-level", globals.log_level, "debug, info, warning or error")->capture_default_str();
-  app.add_option("--log-format", globals.log_format, "text, or json lines")->capture_default_str();
+  Arguments arguments(app);
+  bool flag = false;  // `json` knows already
+  arguments.flag("--json", flag, "print one JSON object for scripts instead of a table");
+  arguments.option("--log-level", globals.log_level, "debug, info, warning or error");
+  arguments.option("--log-format", globals.log_format, "text, or json lines");
   app.set_version_flag("--version", "yoke " YOKE_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
@@ -115,22 +136,25 @@ int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream&
     }
     app.parse(argc, argv);
     const auto log = make_logger(globals);
-    if (!log.ok()) return report(log.error(), globals.json, out, err);
+    if (!log.ok()) return report(log.error(), json, out, err);
     const base::SystemClock clock;
-    Context context{.out = out, .log = *log, .clock = clock, .json = globals.json};
+    Context context{.out = out, .log = *log, .clock = clock, .json = json};
     const base::Status status = chosen(context);
     out.flush();
-    if (!status.ok()) return report(status.error(), globals.json, out, err);
-    if (!out) return report(base::peer_error("cannot write the result to standard output"), false, out, err);
+    if (!status.ok() && context.reported) return base::exit_code(status.error().kind);
+    if (!status.ok()) return report(status.error(), json, out, err);
+    if (!out) return report(no_output(), false, out, err);
     return 0;
   } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help, out, err);
+    app.exit(asked_for_help, out, err);
+    out.flush();
+    return out ? 0 : report(no_output(), false, out, err);
   } catch (const CLI::ParseError& fault) {
-    return report(usage_error(app, fault), globals.json, out, err);
+    return report(usage_error(app, fault), json, out, err);
   } catch (const base::Failure& failure) {
-    return report(failure.error(), globals.json, out, err);
+    return report(failure.error(), json, out, err);
   } catch (const std::exception& fault) {
-    return report({ErrorKind::kInternal, fault.what()}, globals.json, out, err);
+    return report({ErrorKind::kInternal, fault.what()}, json, out, err);
   }
 }
 

@@ -121,8 +121,11 @@ Result<LayerGraph> LayerGraph::make(std::vector<Layer> layers, std::vector<Edge>
     }
   }
   if (graph.order_.size() != layers.size()) {
-    return input_error(fmt::format("the graph has a cycle: {}", describe_cycle(layers, graph.predecessors_, ordered)),
-                       where);
+    base::Where at = where;
+    at.field = "edges";
+    return input_error(fmt::format("found the cycle {}, expected a graph without cycles",
+                                   describe_cycle(layers, graph.predecessors_, ordered)),
+                       at);
   }
   graph.layers_ = std::move(layers);
   graph.edges_ = std::move(edges);

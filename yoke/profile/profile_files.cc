@@ -207,7 +207,8 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   const auto index_of = [&](View view) {
     const std::string id = view.text();
     const auto found = indices.find(id);
-    if (found == indices.end()) view.fail(fmt::format("there is no layer {}", base::quote(id)));
+    if (found == indices.end())
+      view.fail(fmt::format("there is no layer {}, expected an id of `layers`", base::quote(id)));
     return found == indices.end() ? 0 : found->second;
   };
   std::vector<Edge> edges;

@@ -45,6 +45,13 @@ Result<NodeFile> load_node(const std::string& path, const std::string& name) {
 
 Result<ProfileSet> load_profiles(const std::string& folder) {
   const std::string nodes_folder = join_path(folder, kNodes);
+  if (!base::exists(nodes_folder)) {
+    YOKE_TRY(const auto content, base::list_folder(folder));
+    return input_error(fmt::format("found {} files and folders but no folder `{}`, expected a profile folder, as `yoke "
+                                   "import` makes them",
+                                   content.size(), kNodes),
+                       {.file = folder});
+  }
   YOKE_TRY(const auto names, base::list_folder(nodes_folder));
   ProfileSet profiles;
   for (const auto& name : names) {
@@ -60,13 +67,13 @@ Result<ProfileSet> load_profiles(const std::string& folder) {
   if (profiles.nodes.empty()) {
     return input_error("found no node profile, expected <node>.json; profile a node first", {.file = nodes_folder});
   }
-  if (const std::string path = join_path(folder, kBuckets); base::is_file(path)) {
+  if (const std::string path = join_path(folder, kBuckets); base::exists(path)) {
     YOKE_TRY(const std::string text, base::read_file(path));
     YOKE_TRY(BucketsFile buckets, parse_buckets_file(text, path));
     YOKE_CHECK(check_model(buckets.model, profiles.model, path));
     profiles.buckets = std::move(buckets.buckets);
   }
-  if (const std::string path = join_path(folder, kComm); base::is_file(path)) {
+  if (const std::string path = join_path(folder, kComm); base::exists(path)) {
     YOKE_TRY(const std::string text, base::read_file(path));
     YOKE_TRY(profiles.comm, parse_comm_file(text, path));
   }

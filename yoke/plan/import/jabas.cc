@@ -54,8 +54,10 @@ Result<JabasWorkspace> load_jabas(const std::string& config_path) {
   YOKE_TRY(const auto all, cluster::parse_jabas_cluster(cluster_text, cluster_path));
   append(&notes, all.ignored, " is not used");
   YOKE_TRY(cluster::Cluster cluster, available(all.cluster, config.config, config_path));
+  std::vector<std::string> others;
   for (const auto& node : all.cluster.nodes()) {
     if (cluster.find(node.name) == nullptr) {
+      others.push_back(node.name);
       notes.push_back(fmt::format("{}: {} is not an available server", cluster_path, node.name));
     }
   }
@@ -63,7 +65,7 @@ Result<JabasWorkspace> load_jabas(const std::string& config_path) {
   YOKE_TRY(const Folders folders, find_folders(config.config, config_path));
   std::vector<profile::jabas::Server> servers;
   for (const auto& node : cluster.nodes()) servers.push_back({node.name, node.type});
-  YOKE_TRY(auto profiles, profile::jabas::load_folders(folders, servers));
+  YOKE_TRY(auto profiles, profile::jabas::load_folders(folders, servers, others));
   append(&notes, profiles.notes);
   return JabasWorkspace{std::move(config.config), std::move(cluster), std::move(profiles.profiles), std::move(notes)};
 }

@@ -146,7 +146,9 @@ Result<std::string> resolve_path(const std::string& path, const std::string& con
   const std::string places = beside == path
                                  ? base::quote(path, 200)
                                  : fmt::format("{} nor {}", base::quote(path, 200), base::quote(beside, 200));
-  return base::input_error(fmt::format("there is no {}", places), {.file = config_file, .field = key});
+  return base::input_error(
+      fmt::format("there is no {}; expected a path from the working folder or the config file's", places),
+      {.file = config_file, .field = key});
 }
 
 }  // namespace yoke::profile::jabas

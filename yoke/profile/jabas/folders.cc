@@ -23,7 +23,7 @@ constexpr const char* kMemoryFile = "max_memory_profile_info.json";
 
 class FolderLoader {
  public:
-  explicit FolderLoader(const std::vector<Server>& servers) {
+  FolderLoader(const std::vector<Server>& servers, const std::vector<std::string>& others) : others_(others) {
     for (const auto& server : servers) {
       imported_.profiles.nodes.push_back({.node = server.name, .device_type = server.gpu_type});
     }
@@ -66,13 +66,30 @@ class FolderLoader {
         const std::string host_folder = join_path(size_folder, host);
         NodeProfile* node = find_node(host);
         if (node == nullptr) {
-          note(fmt::format("{} is not of an available server", host_folder));
+          YOKE_CHECK(check_other(host, host_folder));
           continue;
         }
         YOKE_CHECK(visit(host_folder, static_cast<int>(*lbs), node));
       }
     }
     return {};
+  }
+
+  Status check_other(const std::string& host, const std::string& path) {
+    if (!base::is_folder(path)) {
+      note(fmt::format("{} is not a folder of profiles", path));
+      return {};
+    }
+    if (std::find(others_.begin(), others_.end(), host) != others_.end()) {
+      note(fmt::format("{} is not of an available server", path));
+      return {};
+    }
+    std::vector<std::string> hosts = others_;
+    for (const auto& node : imported_.profiles.nodes) hosts.push_back(node.node);
+    return input_error(fmt::format("found profiles of the host {}, which the cluster does not have{}; rename or remove "
+                                   "the folder, or add the host to the cluster",
+                                   quote(host), base::did_you_mean(host, hosts)),
+                       {.file = path});
   }
 
   NodeProfile* find_node(const std::string& host) {
@@ -220,6 +237,7 @@ class FolderLoader {
     return {};
   }
 
+  const std::vector<std::string> others_;
   ImportedProfiles imported_;
 };
 
@@ -230,8 +248,9 @@ Status publish(const std::string& folder, const std::string& name, const std::st
 
 }  // namespace
 
-Result<ImportedProfiles> load_folders(const Folders& folders, const std::vector<Server>& servers) {
-  return FolderLoader(servers).load(folders);
+Result<ImportedProfiles> load_folders(const Folders& folders, const std::vector<Server>& servers,
+                                      const std::vector<std::string>& others) {
+  return FolderLoader(servers, others).load(folders);
 }
 
 Status save_folders(const Folders& folders, const ProfileSet& profiles) {

@@ -31,9 +31,11 @@ struct ImportedProfiles {
 };
 
 /// Every server must have memory and compute profiles, of its GPU type, in the folder of their own lbs, each vsw once.
-/// Profiles of other hosts, stray files and unused keys are noted. Of several bucket files the last by name counts, as
-/// in JABAS.
-base::Result<ImportedProfiles> load_folders(const Folders& folders, const std::vector<Server>& servers);
+/// Profiles of `others`, hosts of the cluster that are not wanted, are noted; so are stray files and unused keys. A host
+/// that is neither is an error: its name is misspelt, or the profiles are of another cluster. Of several bucket files
+/// the last by name counts, as in JABAS.
+base::Result<ImportedProfiles> load_folders(const Folders& folders, const std::vector<Server>& servers,
+                                            const std::vector<std::string>& others = {});
 
 /// Writes folders that load_folders reads back to an equal set. Files of other names are left alone.
 base::Status save_folders(const Folders& folders, const ProfileSet& profiles);
