@@ -67,7 +67,7 @@ std::string nearest_name(std::string_view typed, std::span<const std::string> ca
 
 std::string did_you_mean(std::string_view typed, std::span<const std::string> candidates) {
   const std::string nearest = nearest_name(typed, candidates);
-  return nearest.empty() ? "" : fmt::format(", did you mean `{}`?", quote(nearest));
+  return nearest.empty() ? "" : fmt::format(", did you mean {}?", quote(nearest));
 }
 
 std::string join_words(std::span<const std::string> words) {
