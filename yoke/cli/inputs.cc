@@ -20,15 +20,15 @@ void InputOptions::declare(Arguments& command) {
 base::Result<Inputs> load_inputs(const InputOptions& options, Context& context) {
   const bool own = !options.cluster.empty() || !options.profiles.empty();
   if (options.config.empty() == !own) {
-    return base::input_error("expected either --config FILE, or --cluster FILE with --profiles FOLDER");
+    return option_error("--config", "expected either --config FILE, or --cluster FILE with --profiles FOLDER");
   }
   if (!options.config.empty()) {
     YOKE_TRY(plan::JabasWorkspace workspace, plan::load_jabas(options.config));
     for (const auto& note : workspace.notes) context.log.info("{}", note);
     return Inputs{std::move(workspace.cluster), std::move(workspace.profiles)};
   }
-  if (options.cluster.empty()) return base::input_error("expected --cluster FILE beside --profiles");
-  if (options.profiles.empty()) return base::input_error("expected --profiles FOLDER beside --cluster");
+  if (options.cluster.empty()) return option_error("--cluster", "expected --cluster FILE beside --profiles");
+  if (options.profiles.empty()) return option_error("--profiles", "expected --profiles FOLDER beside --cluster");
   YOKE_TRY(cluster::Cluster cluster, cluster::load_cluster(options.cluster));
   YOKE_TRY(profile::ProfileSet profiles, profile::load_profiles(options.profiles));
   return Inputs{std::move(cluster), std::move(profiles)};
