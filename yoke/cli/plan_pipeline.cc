@@ -439,8 +439,14 @@ void print(const Answer& answer, const PipelineOptions& options, double solve_se
 plan::Plan to_plan(const Answer& answer, const PipelineOptions& options) {
   plan::PipelineLane lane{.schedule = options.cost == "pipedream" ? "1f1b-stash" : options.schedule,
                           .workers = answer.step_minibatches};
-  for (const auto& stage : answer.stages)
+  for (const auto& stage : answer.stages) {
     lane.stages.push_back({.layers = stage.layers, .devices = stage.devices, .seconds = stage.worker_seconds});
+    if (stage.bound.empty()) continue;  // PipeDream's model has one number for a stage
+    lane.stages.back().predicted = plan::StagePrediction{.compute = stage.compute_seconds,
+                                                         .transfers = stage.transfer_seconds,
+                                                         .all_reduce = stage.all_reduce_seconds,
+                                                         .memory_bytes = stage.memory_bytes};
+  }
   plan::Plan plan{.model = std::filesystem::path(options.profile).stem().string(),
                   .gbs = static_cast<std::int64_t>(answer.step_minibatches) * *options.lbs,
                   .lbs = *options.lbs,
