@@ -3,7 +3,10 @@
 // size the same rules as a plain recursion (tests/plan/pipeline/pipedream_rules.h: our re-statement, not the original
 // program) run beside it in the same run: `plain_seconds`. Prints one JSON object.
 //
-//   bench_plan_pipeline [DATA_FOLDER]     the folder that holds golden/ and pipedream/profiles/; without it only growth
+//   bench_plan_pipeline [DATA_FOLDER [PROFILE...]]
+//
+// DATA_FOLDER holds golden/ and pipedream/profiles/; without it only growth is measured. With profiles named, only
+// these.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/resource.h>
@@ -180,34 +183,9 @@ void print_list(const char* name, const std::vector<std::string>& rows) {
   fmt::print("\"{}\":[\n  {}\n],\n", name, fmt::join(rows, ",\n  "));
 }
 
-int run(const std::optional<std::string>& folder) {
-  fmt::print("{{\n");
+/// How the time grows with states, machines and levels.
+void print_growth() {
   std::vector<std::string> rows;
-  std::vector<std::string> overlap_rows;
-  std::vector<std::string> tight_rows;
-  if (folder) {
-    const auto originals = original_seconds(*folder);
-    for (const std::string name :
-         {"alexnet", "vgg16", "resnet18", "gnmt", "resnet50", "resnet101", "gnmt_large", "inception_v3_compressed",
-          "inception_v3", "nasnetamobile_compressed", "nasnetamobile", "nasnetalarge_compressed", "nasnetalarge"}) {
-      const auto graph = plan::load_graph_text(fmt::format("{}/pipedream/profiles/{}.txt", *folder, name));
-      for (const Machines& machines : std::vector<Machines>{{4}, {16}, {4, 4}, {8, 8}, {2, 2, 2}}) {
-        const auto original = originals.find({name, machines});
-        rows.push_back(pipedream_row(name, graph, machines,
-                                     original == originals.end() ? std::nullopt : std::optional(original->second)));
-      }
-      for (int types = 1; types <= 3; ++types) {
-        overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types), plan::PipelineAim::kPace));
-        overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types), plan::PipelineAim::kStep));
-      }
-      tight_rows.push_back(overlap_row(name, graph, tight_groups(graph), plan::PipelineAim::kPace));
-    }
-  }
-  print_list("pipedream", rows);
-  print_list("overlap", overlap_rows);
-  print_list("overlap_tight_memory", tight_rows);
-
-  rows.clear();
   for (const int states : {100, 200, 400, 800, 1600}) rows.push_back(pipedream_row("chain", chain(states), {4, 4}, {}));
   print_list("pipedream_by_states", rows);
   rows.clear();
@@ -226,6 +204,44 @@ int run(const std::optional<std::string>& folder) {
     rows.push_back(overlap_row("chain", chain(states), unlike_groups(2), plan::PipelineAim::kPace));
   }
   print_list("overlap_by_states", rows);
+}
+
+int run(const std::optional<std::string>& folder, std::vector<std::string> names) {
+  const bool growth = names.empty();
+  if (names.empty()) {
+    names = {"alexnet",       "vgg16",
+             "resnet18",      "gnmt",
+             "resnet50",      "resnet101",
+             "gnmt_large",    "inception_v3_compressed",
+             "inception_v3",  "nasnetamobile_compressed",
+             "nasnetamobile", "nasnetalarge_compressed",
+             "nasnetalarge"};
+  }
+  fmt::print("{{\n");
+  std::vector<std::string> rows;
+  std::vector<std::string> overlap_rows;
+  std::vector<std::string> tight_rows;
+  if (folder) {
+    const auto originals = original_seconds(*folder);
+    for (const std::string& name : names) {
+      const auto graph = plan::load_graph_text(fmt::format("{}/pipedream/profiles/{}.txt", *folder, name));
+      for (const Machines& machines : std::vector<Machines>{{4}, {16}, {4, 4}, {8, 8}, {2, 2, 2}}) {
+        const auto original = originals.find({name, machines});
+        rows.push_back(pipedream_row(name, graph, machines,
+                                     original == originals.end() ? std::nullopt : std::optional(original->second)));
+      }
+      for (int types = 1; types <= 3; ++types) {
+        overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types), plan::PipelineAim::kPace));
+        overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types), plan::PipelineAim::kStep));
+      }
+      tight_rows.push_back(overlap_row(name, graph, tight_groups(graph), plan::PipelineAim::kPace));
+    }
+  }
+  print_list("pipedream", rows);
+  print_list("overlap", overlap_rows);
+  print_list("overlap_tight_memory", tight_rows);
+
+  if (growth) print_growth();
   fmt::print("\"peak_megabytes\":{:.0f}\n}}\n", peak_megabytes());
   return 0;
 }
@@ -234,5 +250,7 @@ int run(const std::optional<std::string>& folder) {
 }  // namespace yoke
 
 int main(int argc, char** argv) {
-  return yoke::run(argc > 1 ? std::optional<std::string>(argv[1]) : std::nullopt);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) return yoke::run(std::nullopt, {});
+  return yoke::run(arguments.front(), {arguments.begin() + 1, arguments.end()});
 }

@@ -36,7 +36,7 @@ constexpr StageBar kStageBars[] = {{"compute", "#0072b2", &StagePrediction::comp
                                    {"transfers", "#009e73", &StagePrediction::transfers},
                                    {"all-reduce", "#d55e00", &StagePrediction::all_reduce}};
 
-constexpr double kLeft = 230, kBarsWide = 620, kRight = 110, kTop = 70, kRow = 44, kBar = 18, kHiddenBar = 8;
+constexpr double kLeft = 230, kBarsWide = 620, kRight = 110, kTop = 70, kRow = 50, kBar = 18, kHiddenBar = 8;
 
 /// The longest bar of the picture.
 double longest(const Plan& plan) {

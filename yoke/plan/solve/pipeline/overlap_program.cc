@@ -176,7 +176,7 @@ void OverlapProgram::for_each_choice(int k, int usage, Wanted wanted, Visit visi
             !model_.fits(k + 1, last, g, q, devices)) {
           continue;
         }
-        steps += places();
+        steps += places() * sources();
         for_each_next(choice, after, visit);
       }
     }
