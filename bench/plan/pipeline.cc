@@ -151,12 +151,12 @@ std::vector<plan::DeviceGroup> unlike_groups(int types) {
   return groups;
 }
 
-/// Three types whose devices hold a sixth of what the model alone would need.
+/// Three types whose devices hold half of what the model alone would need.
 std::vector<plan::DeviceGroup> tight_groups(const profile::LayerGraph& graph) {
   double bytes = 0;
   for (const auto& layer : graph.layers()) bytes += 3 * layer.parameter_bytes + layer.activation_bytes();
   auto groups = unlike_groups(3);
-  for (auto& group : groups) group.memory_bytes = bytes / 6;
+  for (auto& group : groups) group.memory_bytes = bytes / 2;
   return groups;
 }
 

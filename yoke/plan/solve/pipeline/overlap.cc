@@ -26,9 +26,9 @@ using Program = OverlapProgram;
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr int kMostDevices = 1024;
 constexpr int kMostOptimizerCopies = 16;
-// Some seconds, and one or two.
+// Some seconds, and about one.
 constexpr std::int64_t kPaceEffort = 700'000'000;
-constexpr std::int64_t kStepEffort = 200'000'000;
+constexpr std::int64_t kStepEffort = 60'000'000;
 
 std::size_t at(int index) {
   return static_cast<std::size_t>(index);
