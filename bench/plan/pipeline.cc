@@ -1,7 +1,12 @@
 // How long the pipeline solver takes over all reference profiles and machine levels, beside what the original optimizer
-// took where its runs are recorded, and how the time grows with states, machines and levels. Prints one JSON object.
+// took where its runs are recorded, and how the time grows with states, machines and levels. On profiles of moderate
+// size the same rules as a plain recursion (tests/plan/pipeline/pipedream_rules.h: our re-statement, not the original
+// program) run beside it in the same run: `plain_seconds`. Prints one JSON object.
 //
-//   bench_plan_pipeline [DATA_FOLDER]     the folder that holds golden/ and pipedream/profiles/; without it only growth
+//   bench_plan_pipeline [DATA_FOLDER [PROFILE...]]
+//
+// DATA_FOLDER holds golden/ and pipedream/profiles/; without it only growth is measured. With profiles named, only
+// these.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/resource.h>
@@ -12,12 +17,14 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/plan/pipeline/graph_text.h"
+#include "tests/plan/pipeline/pipedream_rules.h"
 #include "yoke/base/document.h"
 #include "yoke/plan/solve/pipeline/overlap.h"
 #include "yoke/plan/solve/pipeline/pipedream.h"
@@ -55,6 +62,22 @@ plan::PipedreamOptions options_for(const Machines& machines) {
   return options;
 }
 
+/// Seconds of the plain recursion, given the states; absent where it would take long.
+std::optional<double> plain_seconds(const profile::LayerGraph& graph, const plan::PipedreamOptions& options,
+                                    double expected) {
+  constexpr int kMostStates = 450;
+  constexpr int kMostMachines = 16;
+  for (const auto& level : options.levels) {
+    if (level.machines > kMostMachines) return std::nullopt;
+  }
+  const auto states = plan::enumerate_cut_states(graph, kMostStates);
+  if (!states.ok() || !states->reduction.empty()) return std::nullopt;
+  double answer = 0;
+  const double seconds = seconds_of([&] { answer = plan::PipedreamRules(*states, options).answer(); });
+  base::require(answer == expected, "the plain recursion disagrees");
+  return seconds;
+}
+
 std::string pipedream_row(const std::string& name, const profile::LayerGraph& graph, const Machines& machines,
                           std::optional<double> original_seconds) {
   const auto options = options_for(machines);
@@ -68,6 +91,9 @@ std::string pipedream_row(const std::string& name, const profile::LayerGraph& gr
       R"({{"profile":"{}","machines":[{}],"states":{},"reduced":{},"seconds_per_minibatch":{},"solve_seconds":{:.6f})",
       name, fmt::join(machines, ","), result->states, !result->reduction.empty(), result->seconds_per_minibatch,
       seconds);
+  if (const auto plain = plain_seconds(graph, options, result->seconds_per_minibatch)) {
+    row += fmt::format(R"(,"plain_seconds":{:.6f},"times_faster_than_plain":{:.1f})", *plain, *plain / seconds);
+  }
   if (original_seconds) {
     row +=
         fmt::format(R"(,"original_seconds":{},"times_faster":{:.0f})", *original_seconds, *original_seconds / seconds);
@@ -76,10 +102,12 @@ std::string pipedream_row(const std::string& name, const profile::LayerGraph& gr
 }
 
 std::string overlap_row(const std::string& name, const profile::LayerGraph& graph,
-                        const std::vector<plan::DeviceGroup>& groups) {
-  const plan::OverlapOptions options{.groups = groups};
+                        const std::vector<plan::DeviceGroup>& groups, plan::PipelineAim aim) {
+  plan::OverlapOptions options{.groups = groups};
   std::vector<int> devices;
   for (const auto& group : groups) devices.push_back(group.devices());
+  options.micro_batches = std::accumulate(devices.begin(), devices.end(), 0);
+  options.aim = aim;
   const auto result = plan::solve_overlap(graph, options);
   if (!result.ok()) {
     return fmt::format(R"({{"profile":"{}","devices":[{}],"error":"{}"}})", name, fmt::join(devices, ","),
@@ -88,9 +116,10 @@ std::string overlap_row(const std::string& name, const profile::LayerGraph& grap
   const double seconds = seconds_of([&] { static_cast<void>(plan::solve_overlap(graph, options)); });
   return fmt::format(
       R"({{"profile":"{}","devices":[{}],"states":{},"reduced":{},"seconds_per_minibatch":{},"data_parallel_seconds":{},)"
-      R"("solve_seconds":{:.6f}}})",
+      R"("minimised":"{}","step_seconds":{},"proven":{},"solve_seconds":{:.6f}}})",
       name, fmt::join(devices, ","), result->states, !result->reduction.empty(), result->seconds_per_minibatch,
-      result->data_parallel_seconds, seconds);
+      result->data_parallel_seconds, aim == plan::PipelineAim::kStep ? "step" : "pace", result->step_seconds,
+      result->proven, seconds);
 }
 
 /// A chain with costs that differ from layer to layer.
@@ -122,6 +151,15 @@ std::vector<plan::DeviceGroup> unlike_groups(int types) {
   return groups;
 }
 
+/// Three types whose devices hold half of what the model alone would need.
+std::vector<plan::DeviceGroup> tight_groups(const profile::LayerGraph& graph) {
+  double bytes = 0;
+  for (const auto& layer : graph.layers()) bytes += 3 * layer.parameter_bytes + layer.activation_bytes();
+  auto groups = unlike_groups(3);
+  for (auto& group : groups) group.memory_bytes = bytes / 2;
+  return groups;
+}
+
 /// Seconds that the original took with every machine in use, replicas, no memory limit and compression 1.
 std::map<std::pair<std::string, Machines>, double> original_seconds(const std::string& folder) {
   std::map<std::pair<std::string, Machines>, double> seconds;
@@ -145,28 +183,9 @@ void print_list(const char* name, const std::vector<std::string>& rows) {
   fmt::print("\"{}\":[\n  {}\n],\n", name, fmt::join(rows, ",\n  "));
 }
 
-int run(const std::optional<std::string>& folder) {
-  fmt::print("{{\n");
+/// How the time grows with states, machines and levels.
+void print_growth() {
   std::vector<std::string> rows;
-  std::vector<std::string> overlap_rows;
-  if (folder) {
-    const auto originals = original_seconds(*folder);
-    for (const std::string name :
-         {"alexnet", "vgg16", "resnet18", "gnmt", "resnet50", "resnet101", "gnmt_large", "inception_v3_compressed",
-          "inception_v3", "nasnetamobile_compressed", "nasnetamobile", "nasnetalarge_compressed", "nasnetalarge"}) {
-      const auto graph = plan::load_graph_text(fmt::format("{}/pipedream/profiles/{}.txt", *folder, name));
-      for (const Machines& machines : std::vector<Machines>{{4}, {16}, {4, 4}, {8, 8}, {2, 2, 2}}) {
-        const auto original = originals.find({name, machines});
-        rows.push_back(pipedream_row(name, graph, machines,
-                                     original == originals.end() ? std::nullopt : std::optional(original->second)));
-      }
-      for (int types = 1; types <= 3; ++types) overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types)));
-    }
-  }
-  print_list("pipedream", rows);
-  print_list("overlap", overlap_rows);
-
-  rows.clear();
   for (const int states : {100, 200, 400, 800, 1600}) rows.push_back(pipedream_row("chain", chain(states), {4, 4}, {}));
   print_list("pipedream_by_states", rows);
   rows.clear();
@@ -182,9 +201,47 @@ int run(const std::optional<std::string>& folder) {
   print_list("pipedream_by_levels", rows);
   rows.clear();
   for (const int states : {100, 200, 400, 800, 1600, 3200}) {
-    rows.push_back(overlap_row("chain", chain(states), unlike_groups(2)));
+    rows.push_back(overlap_row("chain", chain(states), unlike_groups(2), plan::PipelineAim::kPace));
   }
   print_list("overlap_by_states", rows);
+}
+
+int run(const std::optional<std::string>& folder, std::vector<std::string> names) {
+  const bool growth = names.empty();
+  if (names.empty()) {
+    names = {"alexnet",       "vgg16",
+             "resnet18",      "gnmt",
+             "resnet50",      "resnet101",
+             "gnmt_large",    "inception_v3_compressed",
+             "inception_v3",  "nasnetamobile_compressed",
+             "nasnetamobile", "nasnetalarge_compressed",
+             "nasnetalarge"};
+  }
+  fmt::print("{{\n");
+  std::vector<std::string> rows;
+  std::vector<std::string> overlap_rows;
+  std::vector<std::string> tight_rows;
+  if (folder) {
+    const auto originals = original_seconds(*folder);
+    for (const std::string& name : names) {
+      const auto graph = plan::load_graph_text(fmt::format("{}/pipedream/profiles/{}.txt", *folder, name));
+      for (const Machines& machines : std::vector<Machines>{{4}, {16}, {4, 4}, {8, 8}, {2, 2, 2}}) {
+        const auto original = originals.find({name, machines});
+        rows.push_back(pipedream_row(name, graph, machines,
+                                     original == originals.end() ? std::nullopt : std::optional(original->second)));
+      }
+      for (int types = 1; types <= 3; ++types) {
+        overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types), plan::PipelineAim::kPace));
+        overlap_rows.push_back(overlap_row(name, graph, unlike_groups(types), plan::PipelineAim::kStep));
+      }
+      tight_rows.push_back(overlap_row(name, graph, tight_groups(graph), plan::PipelineAim::kPace));
+    }
+  }
+  print_list("pipedream", rows);
+  print_list("overlap", overlap_rows);
+  print_list("overlap_tight_memory", tight_rows);
+
+  if (growth) print_growth();
   fmt::print("\"peak_megabytes\":{:.0f}\n}}\n", peak_megabytes());
   return 0;
 }
@@ -193,5 +250,7 @@ int run(const std::optional<std::string>& folder) {
 }  // namespace yoke
 
 int main(int argc, char** argv) {
-  return yoke::run(argc > 1 ? std::optional<std::string>(argv[1]) : std::nullopt);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) return yoke::run(std::nullopt, {});
+  return yoke::run(arguments.front(), {arguments.begin() + 1, arguments.end()});
 }

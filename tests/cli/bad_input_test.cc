@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/cli/command_line.h"
+#include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/cli/command_line.h"
+#include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
-#include "yoke/base/document.h"
-#include "yoke/cli/command.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/plan/job.h"
 #include "yoke/plan/plan.h"
@@ -23,23 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using yoke::testing::shared_data;
 using yoke::testing::TempFolder;
-
-/// Runs with --json and expects one object on one line.
-base::Document yoke_json(std::vector<std::string> arguments, int expected_code = 0) {
-  arguments.emplace_back("--json");
-  const Outcome outcome = yoke(std::move(arguments));
-  EXPECT_EQ(outcome.code, expected_code) << outcome.out << outcome.err;
-  EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1) << "one object on one line";
-  auto document = base::parse_json(outcome.out, "output");
-  EXPECT_TRUE(document.ok()) << outcome.out;
-  return document.ok() ? *document : base::Document{};
-}
-
-const std::string kExample = std::string(YOKE_SOURCE_DIR) + "/examples/unlike-gpus";
-
-std::vector<std::string> example_batch(const std::string& gbs) {
-  return {"plan", "batch", "--cluster", kExample + "/cluster.yaml", "--profiles", kExample + "/profiles", "--gbs", gbs};
-}
 
 TEST(Cli, HelpFitsAScreen) {
   const Outcome help = yoke({"--help"});
@@ -183,11 +164,6 @@ TEST(Explain, RefusesABrokenPlan) {
   EXPECT_THAT(outcome.err, HasSubstr("plan.json"));
 }
 
-constexpr const char* kChain =
-    "a -- Conv -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=100.0, parameter_size=1000.0\n"
-    "b -- Linear -- forward_compute_time=2.0, backward_compute_time=4.0, activation_size=10.0, parameter_size=9e9\n"
-    "\ta -- b\n";
-
 TEST(PlanPipeline, PrintsTheContractForBothCosts) {
   const TempFolder folder;
   const std::string graph = folder.write("graph.txt", kChain);
@@ -233,7 +209,8 @@ TEST(PlanPipeline, AStepCountsFillingAndDraining) {
     base::Reader reader(document);
     return reader.root().field("step_seconds").number();
   };
-  EXPECT_NEAR(step("1f1b-flush"), 0.003 + 0.006 + 3 * 0.006, 1e-12) << "the first goes through alone";
+  const double transfer = 2 * 100 / 1.25e9;
+  EXPECT_NEAR(step("1f1b-flush"), 0.003 + transfer + 0.006 + 3 * 0.006, 1e-12) << "the first goes through alone";
   EXPECT_NEAR(step("1f1b-stash"), 4 * 0.006, 1e-12);
 }
 
@@ -409,8 +386,7 @@ TEST(Doctor, HasOneLinePerCheck) {
   const TempFolder folder;
   const Outcome outcome = yoke({"doctor", "--hosts", "localhost", "--shared", folder.path()});
   EXPECT_EQ(outcome.code, 0) << outcome.out;
-  for (const char* check :
-       {"processors", "memory", "/dev/shm", "libtorch", "ports", "clock", "host localhost", "folder"}) {
+  for (const char* check : {"processors", "memory", "/dev/shm", "libtorch", "ports", "clock", "host localhost", "folder"}) {
     EXPECT_THAT(outcome.out, HasSubstr(check));
   }
   EXPECT_TRUE(base::list_folder(folder.path())->empty()) << "the probe must be gone";

@@ -31,8 +31,13 @@ Plan mixed() {
   plan.pipeline_lanes = {
       {.schedule = "1f1b-flush",
        .workers = 2,
-       .stages = {{.layers = {"x", "y"}, .devices = {{"b", 0}, {"fe80::1", 3}}, .seconds = 0.2, .warmup = 1},
-                  {.layers = {"z"}, .devices = {{"b", 1}}, .seconds = 0.1}}}};
+       .stages = {
+           {.layers = {"x", "y"},
+            .devices = {{"b", 0}, {"fe80::1", 3}},
+            .seconds = 0.2,
+            .warmup = 1,
+            .predicted = StagePrediction{.compute = 0.1, .transfers = 0.15, .all_reduce = 0.02, .memory_bytes = 1e9}},
+           {.layers = {"z"}, .devices = {{"b", 1}}, .seconds = 0.1}}}};
   return plan;
 }
 

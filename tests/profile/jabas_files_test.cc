@@ -69,7 +69,7 @@ TEST(JabasFiles, MemoryFileHasEveryField) {
   EXPECT_EQ(memory->max_vsw, 3);
   EXPECT_EQ(memory->total_memory, base::Bytes{16945512448});
   EXPECT_EQ(Json::parse(to_memory_json(*memory)), kMemory);
-  expect_input_error(parse_memory_file(with(kMemory, "max_num_models", 0).dump(1), "m.json"),
+  expect_input_error(parse_memory_file(with(kMemory, "max_num_models", -1).dump(1), "m.json"),
                      "m.json:5: max_num_models");
   expect_input_error(parse_memory_file(with(kMemory, "total_memory", 0).dump(1), "m.json"), "m.json:3: total_memory");
   expect_input_error(parse_memory_file(with(kMemory, "lbs", "32").dump(1), "m.json"), "m.json:4: lbs");

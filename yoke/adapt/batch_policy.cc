@@ -16,7 +16,8 @@ double BatchBounds::clamp(double gbs) const {
 base::Status validate(const BatchBounds& bounds) {
   if (bounds.min < 1 || bounds.max < bounds.min || bounds.max > BatchBounds::kLargest) {
     return base::input_error(fmt::format("batch bounds must satisfy 1 <= min <= max <= {}; found min {} and max {}",
-                                         BatchBounds::kLargest, bounds.min, bounds.max));
+                                         BatchBounds::kLargest, bounds.min, bounds.max),
+                             {.field = "min"});
   }
   return {};
 }

@@ -34,15 +34,18 @@ base::Status check(std::span<const BatchPoint> history, const ForecastOptions& o
   for (std::size_t i = 0; i < history.size(); ++i) {
     if (history[i].gbs < 1 || history[i].gbs > BatchBounds::kLargest) {
       return base::input_error(fmt::format("the batch at step {} must be from 1 to {}, found {}", history[i].step,
-                                           BatchBounds::kLargest, history[i].gbs));
+                                           BatchBounds::kLargest, history[i].gbs),
+                               {.field = "history"});
     }
     if (history[i].step < 0 || history[i].step > kLargestCount) {
       return base::input_error(
-          fmt::format("a step of the batch history must be from 0 to {}, found {}", kLargestCount, history[i].step));
+          fmt::format("a step of the batch history must be from 0 to {}, found {}", kLargestCount, history[i].step),
+          {.field = "history"});
     }
     if (i > 0 && history[i].step <= history[i - 1].step) {
       return base::input_error(fmt::format("the batch history must ascend in step; found step {} after {}",
-                                           history[i].step, history[i - 1].step));
+                                           history[i].step, history[i - 1].step),
+                               {.field = "history"});
     }
   }
   return {};

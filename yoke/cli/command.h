@@ -39,6 +39,10 @@ using Action = std::function<base::Status(Context&)>;
 /// An input error at an option of the command line, e.g. `--gbs`.
 base::Error option_error(std::string option, std::string message);
 
+/// An error about a field of a request, e.g. `gbs`, becomes one about the option it came from: the first of `options`
+/// with that name (`--gbs`). Other errors stay as they are.
+base::Error at_option(base::Error error, const std::vector<std::string>& options);
+
 /// Writes one JSON object and a newline.
 void print_json(Context& context, const Json& json);
 

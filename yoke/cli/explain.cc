@@ -49,6 +49,22 @@ void print_data_lanes(const plan::Plan& plan, std::ostream& out) {
   out << table.to_string();
 }
 
+/// `a:0-7 b:0`: neighbours are joined.
+std::string describe(const std::vector<cluster::DeviceId>& devices) {
+  std::string text;
+  for (std::size_t i = 0; i < devices.size();) {
+    std::size_t end = i + 1;
+    while (end < devices.size() && devices[end].node == devices[i].node &&
+           devices[end].index == devices[end - 1].index + 1) {
+      ++end;
+    }
+    text += (i == 0 ? "" : " ") + devices[i].to_string();
+    if (end - i > 1) text += fmt::format("-{}", devices[end - 1].index);
+    i = end;
+  }
+  return text;
+}
+
 void print_pipeline_lane(const plan::PipelineLane& lane, std::ostream& out) {
   using Align = Table::Align;
   out << fmt::format("pipeline of {} stages, {} workers, schedule {}\n", lane.stages.size(), lane.workers,
@@ -58,17 +74,31 @@ void print_pipeline_lane(const plan::PipelineLane& lane, std::ostream& out) {
                {"from"},
                {"to"},
                {"devices"},
-               {"per worker", Align::kRight},
-               {"per device", Align::kRight}});
+               {"one worker", Align::kRight},
+               {"compute", Align::kRight},
+               {"transfers", Align::kRight},
+               {"all-reduce", Align::kRight},
+               {"memory", Align::kRight},
+               {"of the slowest"}});
+  double slowest = 0;
+  for (const auto& stage : lane.stages) slowest = std::max(slowest, stage.pace_seconds());
   for (std::size_t i = 0; i < lane.stages.size(); ++i) {
     const auto& stage = lane.stages[i];
-    std::vector<std::string> devices;
-    for (const auto& device : stage.devices) devices.push_back(device.to_string());
+    const double share = slowest > 0 ? stage.pace_seconds() / slowest : 0;
+    const auto& predicted = stage.predicted;
+    const auto seconds = [&](double plan::StagePrediction::*part) {
+      return predicted ? base::format_seconds((*predicted).*part) : "-";
+    };
     table.add({std::to_string(i), std::to_string(stage.layers.size()), stage.layers.front(), stage.layers.back(),
-               fmt::format("{}", fmt::join(devices, " ")), base::format_seconds(stage.seconds),
-               base::format_seconds(stage.seconds / static_cast<double>(stage.devices.size()))});
+               describe(stage.devices), base::format_seconds(stage.seconds),
+               predicted ? seconds(&plan::StagePrediction::compute) : base::format_seconds(stage.pace_seconds()),
+               seconds(&plan::StagePrediction::transfers), seconds(&plan::StagePrediction::all_reduce),
+               predicted ? base::format(base::Bytes{static_cast<std::int64_t>(predicted->memory_bytes)}) : "-",
+               fmt::format("{:3.0f}% {}", share * 100, bar(share, 10))});
   }
   out << table.to_string();
+  out << "one worker: forward and backward on one device; compute, transfers and all-reduce: per worker, shared by the "
+         "stage's devices; they overlap, the largest counts\n";
 }
 
 Json breakdown(const plan::Plan& plan) {
@@ -91,8 +121,16 @@ Json breakdown(const plan::Plan& plan) {
   }
   Json stages = Json::array();
   for (const auto& lane : plan.pipeline_lanes) {
-    for (const auto& stage : lane.stages)
-      stages.push_back({{"layers", stage.layers}, {"replicas", stage.devices.size()}, {"seconds", stage.seconds}});
+    for (const auto& stage : lane.stages) {
+      Json shown{{"layers", stage.layers}, {"replicas", stage.devices.size()}, {"seconds", stage.seconds}};
+      if (const auto& predicted = stage.predicted) {
+        shown["compute_seconds"] = predicted->compute;
+        shown["transfer_seconds"] = predicted->transfers;
+        shown["all_reduce_seconds"] = predicted->all_reduce;
+        shown["memory_bytes"] = predicted->memory_bytes;
+      }
+      stages.push_back(std::move(shown));
+    }
   }
   return {{"model", plan.model},
           {"gbs", plan.gbs},

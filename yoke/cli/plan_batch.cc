@@ -54,7 +54,7 @@ plan::Plan to_plan(const plan::BatchSolution& solution, const std::string& model
   return plan;
 }
 
-Json to_json(const plan::BatchSolution& solution, double solve_seconds) {
+Json to_json(const plan::BatchSolution& solution, const std::vector<std::string>& warnings, double solve_seconds) {
   Json nodes = Json::array();
   for (const auto& lane : solution.lanes) {
     nodes.push_back({{"node", lane.node},
@@ -81,6 +81,7 @@ Json to_json(const plan::BatchSolution& solution, double solve_seconds) {
                            {"step_seconds", equal->step_seconds},
                            {"samples_per_second", equal->samples_per_second}};
   }
+  if (!warnings.empty()) json["warnings"] = warnings;
   return json;
 }
 
@@ -146,14 +147,15 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
       options.servers.empty() ? inputs.cluster : inputs.cluster.subset(options.servers);
   if (!offered.ok()) return option_error("--servers", offered.error().message);
   YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
+  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
   const base::Instant started = context.clock.now();
   auto solved = plan::solve_batch(cost, request);
-  if (!solved.ok()) return with_idle_hint(solved.error(), cost, request);
+  if (!solved.ok()) return at_option(with_idle_hint(solved.error(), cost, request), {"--gbs", "--lbs", "--unit"});
   const plan::BatchSolution solution = *std::move(solved);
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   YOKE_CHECK(save_plan(to_plan(solution, inputs.profiles.model), options.out, context));
   if (context.json) {
-    print_json(context, to_json(solution, solve_seconds));
+    print_json(context, to_json(solution, cost.warnings(), solve_seconds));
   } else {
     print(solution, inputs.cluster, offered->device_count(), solve_seconds, context.out);
   }

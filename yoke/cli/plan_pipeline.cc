@@ -32,7 +32,8 @@ struct PipelineOptions {
   std::optional<double> compression;
   std::string cost = "overlap";
   std::string schedule = "1f1b-flush";
-  int micro_batches = 8;
+  std::optional<int> micro_batches;
+  int optimizer_copies = 1;
   std::optional<int> lbs;
   std::string out;
 };
@@ -46,10 +47,19 @@ struct Answer {
     double worker_seconds = 0;  // forward and backward of one minibatch on one device
     std::string type;           // device type; empty when all are alike
     std::string bound;          // what the stage's time is spent on
+    // Per minibatch; only our own cost model tells them apart.
+    double compute_seconds = 0;
+    double all_reduce_seconds = 0;
+    double transfer_seconds = 0;
     double memory_bytes = 0;
     std::vector<cluster::DeviceId> devices;
   };
+  std::string aim;  // what was minimised
   double seconds_per_minibatch = 0;
+  double step_seconds = 0;
+  int step_minibatches = 1;
+  bool proven = true;
+  bool data_parallel_fits = true;
   double data_parallel_seconds = 0;
   double single_seconds = 0;
   int states = 0;
@@ -136,9 +146,15 @@ base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, cons
   YOKE_TRY(request.memory_bytes, parse_memory(options));
   if (options.compression && !(*options.compression > 0)) return option_error("--compression", "expected a number > 0");
   request.compression = options.compression;
-  YOKE_TRY(const plan::PipedreamResult result, plan::solve_pipedream(graph, request));
+  const auto solved = plan::solve_pipedream(graph, request);
+  if (!solved.ok()) return at_option(solved.error(), {"--devices", "--bandwidth"});
+  const plan::PipedreamResult& result = *solved;
   if (request.memory_bytes) warn_about_memory(graph, result, *request.memory_bytes, context);
-  Answer answer{.seconds_per_minibatch = result.seconds_per_minibatch,
+  const int replicas = result.stages.front().replicas;
+  Answer answer{.aim = "pace",
+                .seconds_per_minibatch = result.seconds_per_minibatch,
+                .step_seconds = result.seconds_per_minibatch * replicas,
+                .step_minibatches = replicas,
                 .data_parallel_seconds = result.data_parallel_seconds,
                 .single_seconds = result.single_seconds,
                 .states = result.states,
@@ -252,7 +268,7 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
     return option_error("--straight", "belongs to --cost pipedream; our cost model chooses the replicas itself");
   if (options.compression)
     return option_error("--compression", "belongs to --cost pipedream; our cost model counts transfers as they are");
-  plan::OverlapOptions request{.micro_batches = options.micro_batches, .may_idle = options.fewer};
+  plan::OverlapOptions request{.optimizer_copies = options.optimizer_copies, .may_idle = options.fewer};
   YOKE_TRY(request.schedule, parse_schedule(options.schedule));
   std::vector<NodeGroup> groups;
   if (!options.cluster.empty()) {
@@ -263,9 +279,29 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
   } else {
     YOKE_TRY(groups, groups_of(options));
   }
-  for (const auto& each : groups) request.groups.push_back(each.group);
-  YOKE_TRY(const plan::OverlapResult result, plan::solve_overlap(graph, request));
-  Answer answer{.seconds_per_minibatch = result.seconds_per_minibatch,
+  int devices = 0;
+  for (const auto& each : groups) {
+    request.groups.push_back(each.group);
+    devices += each.group.devices();
+  }
+  // Who says how many minibatches a step has wants that step to be short; else enough for every device, and no end.
+  constexpr int kFewMicroBatches = 8;
+  request.micro_batches = options.micro_batches.value_or(std::max(kFewMicroBatches, devices));
+  if (options.micro_batches && request.schedule != plan::PipelineSchedule::kStash)
+    request.aim = plan::PipelineAim::kStep;
+  const auto solved = plan::solve_overlap(graph, request);
+  if (!solved.ok()) {
+    base::Error error = at_option(solved.error(), {"--micro-batches", "--optimizer-copies", "--devices"});
+    if (error.where.field == "--devices" && !options.cluster.empty()) error.where.field = "--cluster";
+    return error;
+  }
+  const plan::OverlapResult& result = *solved;
+  Answer answer{.aim = request.aim == plan::PipelineAim::kStep ? "step" : "pace",
+                .seconds_per_minibatch = result.seconds_per_minibatch,
+                .step_seconds = result.step_seconds,
+                .step_minibatches = request.micro_batches,
+                .proven = result.proven,
+                .data_parallel_fits = result.data_parallel_fits,
                 .data_parallel_seconds = result.data_parallel_seconds,
                 .single_seconds = result.single_seconds,
                 .states = result.states,
@@ -276,11 +312,14 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
     Answer::Stage shown{.layers = names_of(graph, stage.layers),
                         .replicas = stage.replicas,
                         .seconds = stage.seconds,
-                        .worker_seconds = stage.compute_seconds * stage.replicas,
+                        .worker_seconds = stage.alone_seconds,
                         .type = group.group.type,
                         .bound = stage.seconds <= stage.compute_seconds      ? "compute"
                                  : stage.seconds <= stage.all_reduce_seconds ? "all-reduce"
                                                                              : "transfers",
+                        .compute_seconds = stage.compute_seconds,
+                        .all_reduce_seconds = stage.all_reduce_seconds,
+                        .transfer_seconds = stage.transfer_seconds,
                         .memory_bytes = stage.memory_bytes};
     for (int i = stage.first_device; i < stage.first_device + stage.replicas; ++i) {
       shown.devices.push_back(
@@ -291,21 +330,6 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
   return answer;
 }
 
-/// Minibatches of one step.
-int workers_of(const Answer& answer, const PipelineOptions& options) {
-  return options.cost == "pipedream" ? answer.stages.front().replicas : options.micro_batches;
-}
-
-/// A schedule that flushes fills and drains the pipeline in every step: its first minibatch goes through all stages
-/// alone, the others follow at the steady pace. Stashed weights never drain it.
-double step_seconds(const Answer& answer, const PipelineOptions& options) {
-  const int workers = workers_of(answer, options);
-  if (options.cost == "pipedream" || options.schedule == "1f1b-stash") return answer.seconds_per_minibatch * workers;
-  double first = 0;
-  for (const auto& stage : answer.stages) first += std::max(stage.worker_seconds, stage.seconds);
-  return first + answer.seconds_per_minibatch * (workers - 1);
-}
-
 Json to_json(const Answer& answer, const profile::LayerGraph& graph, const PipelineOptions& options,
              double solve_seconds) {
   Json stages = Json::array();
@@ -314,6 +338,9 @@ Json to_json(const Answer& answer, const profile::LayerGraph& graph, const Pipel
     if (!stage.bound.empty()) {
       shown["bound"] = stage.bound;
       shown["device_type"] = stage.type;
+      shown["compute_seconds"] = stage.compute_seconds;
+      shown["all_reduce_seconds"] = stage.all_reduce_seconds;
+      shown["transfer_seconds"] = stage.transfer_seconds;
       shown["memory_bytes"] = stage.memory_bytes;
     }
     stages.push_back(std::move(shown));
@@ -326,60 +353,104 @@ Json to_json(const Answer& answer, const profile::LayerGraph& graph, const Pipel
             {"stages", std::move(stages)},
             {"stage_of", std::move(stage_of)},
             {"cost", options.cost},
-            {"step_seconds", step_seconds(answer, options)},
-            {"step_minibatches", workers_of(answer, options)},
+            {"minimised", answer.aim},
+            {"step_seconds", answer.step_seconds},
+            {"step_minibatches", answer.step_minibatches},
             {"states", answer.states},
+            {"proven", answer.proven},
             {"solve_seconds", solve_seconds}};
+  if (options.cost == "overlap") json["data_parallel_fits"] = answer.data_parallel_fits;
   if (!answer.reduction.empty()) json["reduction"] = answer.reduction;
   return json;
 }
 
+/// How long a stage keeps a minibatch of the steady stream, in the terms the bottleneck is found by.
+double pace_of(const Answer::Stage& stage) {
+  return stage.bound.empty() ? stage.seconds / stage.replicas : stage.seconds;
+}
+
 void print(const Answer& answer, const PipelineOptions& options, double solve_seconds, std::ostream& out) {
   double slowest = 0;
-  for (const auto& stage : answer.stages) slowest = std::max(slowest, stage.seconds / stage.replicas);
-  const bool ours = !answer.stages.empty() && !answer.stages.front().bound.empty();
-  std::vector<Table::Column> columns{{"stage", Align::kRight},
-                                     {"layers", Align::kRight},
-                                     {"from"},
-                                     {"to"},
-                                     {"devices", Align::kRight},
-                                     {ours ? "per minibatch" : "compute", Align::kRight}};
-  if (ours) columns.insert(columns.end(), {{"bound by"}, {"memory", Align::kRight}, {"on"}});
+  for (const auto& stage : answer.stages) slowest = std::max(slowest, pace_of(stage));
+  const bool ours = options.cost == "overlap";
+  std::vector<Table::Column> columns{
+      {"stage", Align::kRight}, {"layers", Align::kRight}, {"from"}, {"to"}, {"devices", Align::kRight}};
+  if (ours) {
+    columns.insert(columns.end(), {{"on"},
+                                   {"compute", Align::kRight},
+                                   {"transfers", Align::kRight},
+                                   {"all-reduce", Align::kRight},
+                                   {"memory", Align::kRight},
+                                   {"of the slowest"},
+                                   {"limited by"}});
+  } else {
+    columns.insert(columns.end(), {{"compute", Align::kRight}, {"of the slowest"}});
+  }
   Table table(columns);
   for (std::size_t i = 0; i < answer.stages.size(); ++i) {
     const auto& stage = answer.stages[i];
-    std::vector<std::string> row{
-        std::to_string(i),   std::to_string(stage.layers.size()), stage.layers.front(),
-        stage.layers.back(), std::to_string(stage.replicas),      base::format_seconds(stage.seconds)};
-    if (ours)
-      row.insert(row.end(), {stage.bound, base::format(base::Bytes{static_cast<std::int64_t>(stage.memory_bytes)}),
-                             stage.type.empty() ? stage.devices.front().to_string() + "..." : stage.type});
+    const double part = slowest > 0 ? pace_of(stage) / slowest : 1;
+    const std::string share = fmt::format("{:3.0f}% {}", part * 100, bar(part, 10));
+    std::vector<std::string> row{std::to_string(i), std::to_string(stage.layers.size()), stage.layers.front(),
+                                 stage.layers.back(), std::to_string(stage.replicas)};
+    if (ours) {
+      row.insert(row.end(),
+                 {stage.type.empty() ? stage.devices.front().to_string() + "..." : stage.type,
+                  base::format_seconds(stage.compute_seconds), base::format_seconds(stage.transfer_seconds),
+                  base::format_seconds(stage.all_reduce_seconds),
+                  base::format(base::Bytes{static_cast<std::int64_t>(stage.memory_bytes)}), share, stage.bound});
+    } else {
+      row.insert(row.end(), {base::format_seconds(stage.seconds), share});
+    }
     table.add(std::move(row));
   }
   out << table.to_string();
   if (!answer.reduction.empty()) out << answer.reduction << "\n";
-  const double time = answer.seconds_per_minibatch;
-  out << fmt::format("\na step of {} minibatches takes {}", workers_of(answer, options),
-                     base::format_seconds(step_seconds(answer, options)));
-  if (ours && options.schedule != "1f1b-stash") out << " with filling and draining";
-  out << fmt::format(
-      "\nsteady state   {} a minibatch\ndata parallel  {} ({:.2f}x as long)\none device     {} ({:.2f}x as long)\n{} "
-      "cuts considered, solved in {}\n",
-      base::format_seconds(time), base::format_seconds(answer.data_parallel_seconds),
-      answer.data_parallel_seconds / time, base::format_seconds(answer.single_seconds), answer.single_seconds / time,
-      answer.states, base::format_seconds(solve_seconds));
+  // Both ways of training in what was minimised: a step, or a minibatch of an endless stream.
+  const bool step = answer.aim == "step";
+  const int minibatches = step ? answer.step_minibatches : 1;
+  const double time = step ? answer.step_seconds : answer.seconds_per_minibatch;
+  const auto compared = [&](double seconds_per_minibatch) {
+    const double seconds = seconds_per_minibatch * minibatches;
+    return fmt::format("{} ({:.2f}x as long)", base::format_seconds(seconds), seconds / time);
+  };
+  if (ours) out << "times are per minibatch, shared by the devices of the stage\n";
+  const bool alone_is_faster = ours && answer.data_parallel_fits && answer.data_parallel_seconds * minibatches < time;
+  out << fmt::format("\nthis plan      {} {} (what was minimised)\ndata parallel  {}{}\none device     {}\n",
+                     base::format_seconds(time),
+                     step ? fmt::format("a step of {} minibatches, filling and draining counted", minibatches)
+                          : "a minibatch in a pipeline that is always full",
+                     compared(answer.data_parallel_seconds),
+                     !answer.data_parallel_fits ? ", but does not fit the memory"
+                     : alone_is_faster          ? ": no pipeline is needed here, see `yoke plan batch`"
+                                                : "",
+                     compared(answer.single_seconds));
+  if (!step && ours) {
+    const bool drains = options.schedule != "1f1b-stash";
+    out << fmt::format("a step of {} minibatches takes {}{}\n", answer.step_minibatches,
+                       base::format_seconds(answer.step_seconds),
+                       drains ? " with filling and draining; give --micro-batches to minimise that" : "");
+  }
+  out << fmt::format("{} cuts considered, {} in {}\n", answer.states,
+                     answer.proven ? "proven optimal" : "search cut short, best found",
+                     base::format_seconds(solve_seconds));
 }
 
 plan::Plan to_plan(const Answer& answer, const PipelineOptions& options) {
-  const int workers = workers_of(answer, options);
   plan::PipelineLane lane{.schedule = options.cost == "pipedream" ? "1f1b-stash" : options.schedule,
-                          .workers = workers};
-  for (const auto& stage : answer.stages)
+                          .workers = answer.step_minibatches};
+  for (const auto& stage : answer.stages) {
     lane.stages.push_back({.layers = stage.layers, .devices = stage.devices, .seconds = stage.worker_seconds});
+    if (stage.bound.empty()) continue;  // PipeDream's model has one number for a stage
+    lane.stages.back().predicted = plan::StagePrediction{.compute = stage.compute_seconds,
+                                                         .transfers = stage.transfer_seconds,
+                                                         .all_reduce = stage.all_reduce_seconds,
+                                                         .memory_bytes = stage.memory_bytes};
+  }
   plan::Plan plan{.model = std::filesystem::path(options.profile).stem().string(),
-                  .gbs = static_cast<std::int64_t>(workers) * *options.lbs,
+                  .gbs = static_cast<std::int64_t>(answer.step_minibatches) * *options.lbs,
                   .lbs = *options.lbs,
-                  .step_seconds = step_seconds(answer, options),
+                  .step_seconds = answer.step_seconds,
                   .cost_model = options.cost};
   plan.pipeline_lanes.push_back(std::move(lane));
   return plan;
@@ -425,7 +496,12 @@ void add_plan_pipeline(CLI::App& group, Action& chosen) {
         command.option("--compression", options.compression, "divide activation transfers by this (--cost pipedream)");
         command.option("--cost", options.cost, "overlap: ours; pipedream: as PipeDream's optimizer");
         command.option("--schedule", options.schedule, "gpipe, 1f1b-flush or 1f1b-stash (--cost overlap)");
-        command.option("--micro-batches", options.micro_batches, "minibatches of a step (--cost overlap)");
+        command.option(
+            "--micro-batches", options.micro_batches,
+            "minibatches of a step, whose time is then minimised (--cost overlap; default: one per device, 8 "
+            "at least, and the steady pace is minimised)");
+        command.option("--optimizer-copies", options.optimizer_copies,
+                       "numbers the optimizer keeps per weight: 0 SGD, 1 momentum, 2 Adam (--cost overlap)");
         command.option("--lbs", options.lbs, "minibatch size of the profile, for --out");
         command.option("--out", options.out, "write the plan file here");
       },

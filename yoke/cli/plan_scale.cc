@@ -62,10 +62,17 @@ base::Result<std::vector<double>> trajectory_of(const ScaleOptions& options) {
                                 .gbs = options.gbs,
                                 .samples = options.samples,
                                 .interval = options.interval};
-  return adapt::forecast_epoch(history, epoch, {.bounds = {.min = options.min, .max = options.max}});
+  auto forecast = adapt::forecast_epoch(history, epoch, {.bounds = {.min = options.min, .max = options.max}});
+  if (!forecast.ok()) return at_option(forecast.error(), {"--history", "--min"});
+  return forecast;
 }
 
 base::Result<plan::ScaleRequest> to_request(const ScaleOptions& options) {
+  if (options.gbs < 1) return option_error("--gbs", fmt::format("found {}, expected at least 1", options.gbs));
+  if (options.samples < 1)
+    return option_error("--samples", fmt::format("found {}, expected at least 1", options.samples));
+  if (options.interval < 1)
+    return option_error("--interval", fmt::format("found {} steps, expected at least 1", options.interval));
   plan::ScaleRequest request{.samples = options.samples, .interval = options.interval, .unit = options.unit};
   YOKE_TRY(request.trajectory, trajectory_of(options));
   for (const auto& text : options.present) {
@@ -102,7 +109,15 @@ base::Result<plan::ScaleRequest> to_request(const ScaleOptions& options) {
 Json to_json(const plan::ScaleOption& option) {
   Json nodes = Json::array();
   for (const auto& use : option.nodes) nodes.push_back({{"node", use.node}, {"devices", use.devices}});
-  Json json{{"nodes", std::move(nodes)}, {"epoch_seconds", option.seconds}};
+  Json batches = Json::array();
+  for (const auto& batch : option.batches) {
+    batches.push_back({{"forecast", std::vector<double>{batch.least_forecast, batch.most_forecast}},
+                       {"gbs", batch.gbs},
+                       {"lbs", batch.lbs},
+                       {"samples", batch.samples},
+                       {"step_seconds", batch.step_seconds}});
+  }
+  Json json{{"nodes", std::move(nodes)}, {"epoch_seconds", option.seconds}, {"batches", std::move(batches)}};
   if (option.cost) json["epoch_cost"] = *option.cost;
   return json;
 }
@@ -117,6 +132,20 @@ std::string describe(const plan::ScaleOption& option) {
     uses.push_back(fmt::format("{} more nodes", more));
   }
   return base::join_words(uses);
+}
+
+/// Which batches were priced: a forecast batch is rounded to whole workers.
+std::string describe(const std::vector<plan::PricedBatch>& batches) {
+  constexpr std::size_t kShown = 6;
+  std::string text = "priced as";
+  for (std::size_t i = 0; i < batches.size() && i < kShown; ++i) {
+    const auto& batch = batches[i];
+    const bool one = batch.least_forecast == batch.most_forecast;
+    text += fmt::format("{} {} = {} x {} (forecast {:.0f}{})", i == 0 ? "" : ",", batch.gbs, batch.gbs / batch.lbs,
+                        batch.lbs, batch.least_forecast, one ? "" : fmt::format(" to {:.0f}", batch.most_forecast));
+  }
+  if (batches.size() > kShown) text += fmt::format(" and {} more", batches.size() - kShown);
+  return text;
 }
 
 void print(const plan::ScaleDecision& decision, const plan::ScaleRequest& request, double solve_seconds,
@@ -134,7 +163,7 @@ void print(const plan::ScaleDecision& decision, const plan::ScaleRequest& reques
   };
   if (decision.stay) add("stay", *decision.stay);
   if (decision.move || !decision.stay) add(decision.stay ? "move" : "use", decision.chosen);
-  out << table.to_string();
+  out << table.to_string() << describe(decision.chosen.batches) << "\n";
   out << fmt::format("\n{}; {} of {:.0f} candidates solved in {}, {}\n",
                      decision.move   ? "moving pays"
                      : decision.stay ? "staying is best"
@@ -147,8 +176,14 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
   YOKE_TRY(const plan::ScaleRequest request, to_request(options));
   YOKE_TRY(const Inputs inputs, load_inputs(options.inputs, context));
   YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
+  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
   const base::Instant started = context.clock.now();
-  YOKE_TRY(const plan::ScaleDecision decision, plan::decide_scale(cost, request));
+  const auto decided = plan::decide_scale(cost, request);
+  if (!decided.ok()) {
+    return at_option(decided.error(), {"--trajectory", "--samples", "--interval", "--unit", "--move-time", "--deadline",
+                                       "--budget", "--present"});
+  }
+  const plan::ScaleDecision& decision = *decided;
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   if (!context.json) {
     print(decision, request, solve_seconds, context.out);
@@ -160,6 +195,7 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
   json["candidates"] = decision.candidates;
   json["solved"] = decision.solved;
   json["proven"] = decision.proven;
+  if (!cost.warnings().empty()) json["warnings"] = cost.warnings();
   json["solve_seconds"] = solve_seconds;
   print_json(context, json);
   return {};

@@ -24,6 +24,7 @@ constexpr std::string_view kFormat = "yoke-plan";
 constexpr int kVersion = 1;
 /// A century: a longer step is a unit gone wrong, and sums of these cannot overflow.
 constexpr base::Range kSeconds{.least = 0, .most = 3e9};
+constexpr base::Range kMemoryBytes{.least = 0, .most = 1e18};
 const std::vector<std::string> kSyncNames{"overlap", "sequential"};
 
 struct PartName {
@@ -66,6 +67,13 @@ PipelineStage read_stage(View view) {
   for (auto& device : view.field("devices").items()) stage.devices.push_back(read_device(device));
   stage.seconds = view.field("seconds").number(kSeconds);
   if (auto warmup = view.find("warmup")) stage.warmup = static_cast<int>(warmup->integer({.least = 0, .most = 1e6}));
+  if (auto predicted = view.find("predicted")) {
+    stage.predicted = StagePrediction{.compute = predicted->field("compute").number(kSeconds),
+                                      .transfers = predicted->field("transfers").number(kSeconds),
+                                      .all_reduce = predicted->field("all_reduce").number(kSeconds),
+                                      .memory_bytes = predicted->field("memory_bytes").number(kMemoryBytes)};
+    predicted->done();
+  }
   view.done();
   return stage;
 }
@@ -197,6 +205,12 @@ std::string to_json(const Plan& plan) {
         for (const auto& device : stage.devices) devices.push_back(device.to_string());
         Json entry{{"layers", stage.layers}, {"devices", std::move(devices)}, {"seconds", stage.seconds}};
         if (stage.warmup) entry["warmup"] = *stage.warmup;
+        if (const auto& predicted = stage.predicted) {
+          entry["predicted"] = {{"compute", predicted->compute},
+                                {"transfers", predicted->transfers},
+                                {"all_reduce", predicted->all_reduce},
+                                {"memory_bytes", predicted->memory_bytes}};
+        }
         stages.push_back(std::move(entry));
       }
       lanes.push_back({{"schedule", lane.schedule}, {"workers", lane.workers}, {"stages", std::move(stages)}});

@@ -3,6 +3,7 @@
 // same `lbs` and number of workers computes the same update.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,12 +26,30 @@ struct DataLane {
   bool operator==(const DataLane&) const = default;
 };
 
+/// What the cost model foresaw for a stage: seconds of one worker, each shared by the stage's devices. They overlap:
+/// the largest is what the stage takes.
+struct StagePrediction {
+  double compute = 0;
+  double transfers = 0;
+  double all_reduce = 0;
+  double memory_bytes = 0;  // of one device
+
+  double seconds() const { return std::max({compute, transfers, all_reduce}); }
+  bool operator==(const StagePrediction&) const = default;
+};
+
 /// A contiguous part of the model on one or more devices, which share its workers.
 struct PipelineStage {
   std::vector<std::string> layers;
   std::vector<cluster::DeviceId> devices;
   double seconds = 0;         // of one worker, forward and backward, on one of the devices; 0: not known
   std::optional<int> warmup;  // workers let in before the first backward pass; absent: the schedule's own rule
+  std::optional<StagePrediction> predicted;
+
+  /// How long a worker keeps the stage in a full pipeline; without a prediction, its compute alone.
+  double pace_seconds() const {
+    return predicted ? predicted->seconds() : seconds / static_cast<double>(devices.size());
+  }
   bool operator==(const PipelineStage&) const = default;
 };
 

@@ -51,8 +51,8 @@ Status validate(const NodeProfile& node, const Where& where) {
   for (const auto& [lbs, measured] : node.by_lbs) {
     const Where at = inside(where, fmt::format("{}[lbs {}]", node.node, lbs));
     if (lbs < 1) return input_error(fmt::format("found local batch size {}, expected at least 1", lbs), at);
-    if (measured.max_vsw && *measured.max_vsw < 1) {
-      return input_error(fmt::format("found a limit of {} workers, expected at least 1", *measured.max_vsw), at);
+    if (measured.max_vsw && *measured.max_vsw < 0) {
+      return input_error(fmt::format("found a limit of {} workers, expected 0 or more", *measured.max_vsw), at);
     }
     int last = 0;
     for (const auto& sample : measured.compute) {

@@ -51,7 +51,7 @@ ComputeSample read_sample(View view) {
 
 LocalBatchProfile read_local_batch(View view) {
   LocalBatchProfile measured;
-  if (auto max_vsw = view.find("max_vsw")) measured.max_vsw = static_cast<int>(max_vsw->integer(kCount));
+  if (auto max_vsw = view.find("max_vsw")) measured.max_vsw = static_cast<int>(max_vsw->integer({.least = 0, .most = kCount.most}));
   if (auto memory = view.find("total_memory")) measured.total_memory = memory->bytes(kPositive);
   for (View sample : view.field("compute").items()) {
     measured.compute.push_back(read_sample(sample));

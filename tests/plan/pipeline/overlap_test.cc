@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -42,14 +43,23 @@ class BruteForce {
     return best_;
   }
 
-  /// The slowest stage; kNone when a device's memory is exceeded.
-  double evaluate(const std::vector<BruteStage>& stages) const {
+  struct Times {
+    double pace = kNone;  // the slowest stage
+    double step = kNone;
+    double aimed(const OverlapOptions& options) const {
+      return options.aim == PipelineAim::kStep && options.schedule != PipelineSchedule::kStash ? step : pace;
+    }
+  };
+
+  /// kNone when a device's memory is exceeded or a replica has nothing to do.
+  Times evaluate(const std::vector<BruteStage>& stages) const {
     // Devices are handed out from the last stage backwards, from the last device of each group backwards.
     std::vector<int> next;
     for (const auto& group : options_.groups) next.push_back(group.devices());
     std::vector<std::set<std::pair<int, int>>> nodes(stages.size());  // (group, node) of every device of each stage
     int devices = 0;
-    double slowest = 0;
+    Times times{.pace = 0, .step = 0};
+    double longest_extra = 0;
     for (std::size_t s = stages.size(); s-- > 0;) {
       const auto& stage = stages[s];
       for (int r = 0; r < stage.replicas; ++r) {
@@ -57,7 +67,8 @@ class BruteForce {
         nodes[s].emplace(stage.group, device / group(stage).devices_per_node);
       }
       devices += stage.replicas;
-      if (memory(stage, devices) > group(stage).memory_bytes.value_or(kNone)) return kNone;
+      if (memory(stage, devices) > group(stage).memory_bytes.value_or(kNone)) return {};
+      if (options_.schedule != PipelineSchedule::kStash && stage.replicas > options_.micro_batches) return {};
     }
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const auto& stage = stages[s];
@@ -68,16 +79,25 @@ class BruteForce {
         milliseconds += layer.forward_ms + layer.backward_ms;
         parameters += layer.parameter_bytes;
       });
-      const double share = options_.schedule == PipelineSchedule::kStash ? q : options_.micro_batches;
-      const double all_reduce = q == 1 ? 0 : 2 * (q - 1) / q * parameters / bandwidth(nodes[s], nodes[s]) / share;
-      double transfers = 0;
-      if (s > 0) transfers += 2 * crossing(stage.before) / bandwidth(nodes[s - 1], nodes[s]) / q;
+      const bool stash = options_.schedule == PipelineSchedule::kStash;
+      const double batches = options_.micro_batches;
+      const double share = stash ? 1 / q : std::ceil(batches / q) / batches;
+      double all_reduce = 0;
+      if (q > 1) all_reduce = 2 * (q - 1) / q * parameters / bandwidth(nodes[s], nodes[s]) / (stash ? q : batches);
+      const double alone = milliseconds / 1000 / group(stage).speed;
+      double input = 0;
+      double output = 0;
+      if (s > 0) input = 2 * crossing(stage.before) / bandwidth(nodes[s - 1], nodes[s]);
       if (s + 1 < stages.size()) {
-        transfers += 2 * crossing(stage.before | stage.layers) / bandwidth(nodes[s], nodes[s + 1]) / q;
+        output = 2 * crossing(stage.before | stage.layers) / bandwidth(nodes[s], nodes[s + 1]);
       }
-      slowest = std::max({slowest, milliseconds / 1000 / group(stage).speed / q, all_reduce, transfers});
+      const double seconds = std::max({alone * share, all_reduce, (input + output) * share});
+      times.pace = std::max(times.pace, seconds);
+      times.step += alone + input;
+      longest_extra = std::max(longest_extra, seconds * batches - std::max(alone, input + output));
     }
-    return slowest;
+    times.step += longest_extra;
+    return times;
   }
 
  private:
@@ -125,16 +145,19 @@ class BruteForce {
     const int q = stage.replicas;
     const int by_step = (options_.micro_batches + q - 1) / q;
     const int by_depth = (devices + q - 1) / q;
-    if (options_.schedule == PipelineSchedule::kGpipe) return parameters + activations * by_step;
-    if (options_.schedule == PipelineSchedule::kFlush) return parameters + activations * std::min(by_step, by_depth);
-    return (parameters + activations) * by_depth;
+    int flying = by_depth;
+    if (options_.schedule == PipelineSchedule::kGpipe) flying = by_step;
+    if (options_.schedule == PipelineSchedule::kFlush) flying = std::min(by_step, by_depth);
+    double held = parameters + parameters * options_.optimizer_copies;  // gradients, optimizer
+    held += options_.schedule == PipelineSchedule::kStash ? parameters * flying : parameters;
+    return held + activations * flying;
   }
 
   void extend(unsigned done) {
     const unsigned everything = (1U << graph_.size()) - 1;
     if (done == everything) {
       const bool all_used = std::ranges::all_of(free_, [](int count) { return count == 0; });
-      if (all_used || options_.may_idle) best_ = std::min(best_, evaluate(stages_));
+      if (all_used || options_.may_idle) best_ = std::min(best_, evaluate(stages_).aimed(options_));
       return;
     }
     for (unsigned end = done + 1; end <= everything; ++end) {
@@ -160,7 +183,9 @@ class BruteForce {
 
 OverlapOptions random_options(Random& random) {
   OverlapOptions options{.schedule = static_cast<PipelineSchedule>(random.pick(0, 2)),
+                         .aim = random.coin() ? PipelineAim::kPace : PipelineAim::kStep,
                          .micro_batches = random.pick(1, 6),
+                         .optimizer_copies = random.pick(0, 2),
                          .may_idle = random.coin()};
   const int types = random.pick(1, 3);
   int devices = 4;
@@ -168,7 +193,7 @@ OverlapOptions random_options(Random& random) {
     DeviceGroup group{.type = "type" + std::to_string(t), .speed = 0.25 * random.pick(1, 8)};
     group.devices_per_node = random.pick(1, std::min(2, devices));
     group.nodes = random.pick(1, devices / group.devices_per_node);
-    if (random.coin()) group.memory_bytes = 1e6 * random.pick(20, 400);
+    if (random.coin()) group.memory_bytes = 1e6 * random.pick(60, 900);
     group.inter_bytes_per_s = 1e9 * random.pick(1, 10);
     group.intra_bytes_per_s = 1e9 * random.pick(1, 20);
     devices -= group.devices();
@@ -210,9 +235,14 @@ TEST(Overlap, EqualsBruteForce) {
       continue;
     }
     ASSERT_TRUE(ours.ok()) << ours.error().to_string();
-    ASSERT_NEAR(ours->seconds_per_minibatch, expected, kTolerance * expected);
-    ASSERT_NEAR(brute.evaluate(as_brute(*ours)), expected, kTolerance * expected)
-        << "the plan does not keep its promise";
+    const bool step = options.aim == PipelineAim::kStep && options.schedule != PipelineSchedule::kStash;
+    ASSERT_NEAR(step ? ours->step_seconds : ours->seconds_per_minibatch, expected, kTolerance * expected);
+    EXPECT_TRUE(ours->proven);
+    const auto promised = brute.evaluate(as_brute(*ours));
+    ASSERT_NEAR(promised.pace, ours->seconds_per_minibatch, kTolerance * promised.pace);
+    if (options.schedule != PipelineSchedule::kStash) {
+      ASSERT_NEAR(promised.step, ours->step_seconds, kTolerance * promised.step);
+    }
     double slowest = 0;
     for (const auto& stage : ours->stages) slowest = std::max(slowest, stage.seconds);
     EXPECT_DOUBLE_EQ(slowest, ours->seconds_per_minibatch);
@@ -278,6 +308,89 @@ TEST(Overlap, LeavesASlowDeviceIdleOnlyWhenAllowed) {
   EXPECT_EQ(some->idle_devices, (std::vector<int>{0, 1}));
 }
 
+/// With one minibatch in a step there is nothing to overlap: a second stage only adds a transfer.
+TEST(Overlap, AStepOfOneMinibatchIsNotCut) {
+  OverlapOptions options{
+      .groups = {group_of("a", 4, 1)}, .aim = PipelineAim::kStep, .micro_batches = 1, .may_idle = true};
+  Random random(5);
+  const auto step = solve_overlap(random_graph(random, 6, true), options);
+  ASSERT_TRUE(step.ok()) << step.error().to_string();
+  EXPECT_EQ(step->stages.size(), 1U);
+  EXPECT_EQ(step->stages[0].replicas, 1) << "replicas beyond the minibatches of a step are no use";
+  EXPECT_DOUBLE_EQ(step->step_seconds, step->single_seconds);
+  options.aim = PipelineAim::kPace;
+  Random again(5);
+  const auto pace = solve_overlap(random_graph(again, 6, true), options);
+  ASSERT_TRUE(pace.ok());
+  EXPECT_LT(pace->seconds_per_minibatch, step->seconds_per_minibatch) << "what a full pipeline would do";
+  EXPECT_GT(pace->step_seconds, step->step_seconds);
+}
+
+TEST(Overlap, ReplicasNeverOutnumberTheMinibatchesOfAStep) {
+  OverlapOptions options{.groups = {group_of("a", 6, 1)}, .micro_batches = 4};
+  const auto one_layer = solve_overlap(chain_graph({10}), options);
+  ASSERT_FALSE(one_layer.ok());
+  EXPECT_EQ(one_layer.error().kind, base::ErrorKind::kInfeasible);
+  EXPECT_NE(one_layer.error().message.find("4 micro-batches keep no more replicas"), std::string::npos);
+  options.may_idle = true;
+  const auto some_idle = solve_overlap(chain_graph({10}), options);
+  ASSERT_TRUE(some_idle.ok());
+  EXPECT_EQ(some_idle->stages[0].replicas, 4);
+  EXPECT_EQ(some_idle->idle_devices, std::vector<int>{2});
+  options.may_idle = false;
+  options.schedule = PipelineSchedule::kStash;  // never drained: any number is kept busy
+  const auto stash = solve_overlap(chain_graph({10}), options);
+  ASSERT_TRUE(stash.ok());
+  EXPECT_EQ(stash->stages[0].replicas, 6);
+}
+
+TEST(Overlap, MemoryHoldsWeightsGradientsAndOptimizerState) {
+  std::vector<profile::Layer> layers{{.id = "l0",
+                                      .description = "Layer",
+                                      .forward_ms = 1,
+                                      .backward_ms = 1,
+                                      .output_bytes = {10},
+                                      .parameter_bytes = 100}};
+  const LayerGraph graph = LayerGraph::make(std::move(layers), {}).value();
+  OverlapOptions options{.groups = {group_of("a", 1, 1)}, .optimizer_copies = 2};
+  options.groups[0].memory_bytes = 410;  // weights, gradient, two of Adam's, one minibatch in flight
+  const auto fits = solve_overlap(graph, options);
+  ASSERT_TRUE(fits.ok()) << fits.error().to_string();
+  EXPECT_DOUBLE_EQ(fits->stages[0].memory_bytes, 410);
+  options.groups[0].memory_bytes = 409;
+  EXPECT_FALSE(solve_overlap(graph, options).ok());
+  options.optimizer_copies = 1;
+  EXPECT_TRUE(solve_overlap(graph, options).ok());
+  options.schedule = PipelineSchedule::kGpipe;  // eight in flight
+  options.groups[0].memory_bytes = 380;
+  ASSERT_TRUE(solve_overlap(graph, options).ok());
+  EXPECT_DOUBLE_EQ(solve_overlap(graph, options)->stages[0].memory_bytes, 380);
+}
+
+TEST(Overlap, SamePlanEveryTime) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    Random random(seed);
+    const LayerGraph graph = random_graph(random, 8, random.coin());
+    const OverlapOptions options = random_options(random);
+    const auto one = solve_overlap(graph, options);
+    const auto two = solve_overlap(graph, options);
+    ASSERT_EQ(one.ok(), two.ok());
+    if (!one.ok()) continue;
+    EXPECT_EQ(one->stage_of, two->stage_of);
+  }
+}
+
+TEST(Overlap, TiesGoToFewerDevicesThenTheFirstGroup) {
+  // Two equal layers of equal groups: either order is as good.
+  const auto order = solve_overlap(chain_graph({10, 10}), {.groups = {group_of("a", 1, 1), group_of("b", 1, 1)}});
+  ASSERT_TRUE(order.ok());
+  EXPECT_EQ(order->stages[0].group, 0);
+  const auto fewest =
+      solve_overlap(chain_graph({10}), {.groups = {group_of("a", 4, 1)}, .micro_batches = 5, .may_idle = true});
+  ASSERT_TRUE(fewest.ok());
+  EXPECT_EQ(fewest->stages[0].replicas, 3) << "four replicas need two rounds for five as three do";
+}
+
 TEST(Overlap, SaysWhichLimitBinds) {
   const auto devices = solve_overlap(chain_graph({10}), {.groups = {group_of("a", 1, 1), group_of("b", 1, 1)}});
   ASSERT_FALSE(devices.ok());
@@ -313,6 +426,7 @@ TEST(Overlap, RefusesBadOptions) {
   EXPECT_TRUE(with([](OverlapOptions& o) { o.groups[0].nodes = 2, o.groups[0].inter_bytes_per_s = 0; }));
   EXPECT_TRUE(with([](OverlapOptions& o) { o.groups[0].memory_bytes = -1; }));
   EXPECT_TRUE(with([](OverlapOptions& o) { o.micro_batches = 0; }));
+  EXPECT_TRUE(with([](OverlapOptions& o) { o.optimizer_copies = -1; }));
   EXPECT_TRUE(with([](OverlapOptions& o) { o.groups[0].devices_per_node = 1 << 30; }));
   EXPECT_TRUE(with([](OverlapOptions& o) { o.groups.resize(12, o.groups[0]); }));
 }
@@ -331,8 +445,22 @@ TEST(Overlap, BranchyNetworksNeedNoPreparation) {
   }
 }
 
+/// Three unlike types whose memory leaves hardly any plan: the search ends, and says so if it ends early.
+TEST(Overlap, TightMemoryOnThreeTypes) {
+  Random random(7);
+  const LayerGraph graph = random_graph(random, 60, true);
+  OverlapOptions options{.groups = {group_of("a", 4, 1), group_of("b", 4, 0.5), group_of("c", 4, 0.25)}};
+  double parameters = 0;
+  for (const auto& layer : graph.layers()) parameters += layer.parameter_bytes;
+  for (auto& group : options.groups) group.memory_bytes = 0.8 * parameters;
+  const auto result = solve_overlap(graph, options);
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  for (const auto& stage : result->stages) EXPECT_LE(stage.memory_bytes, 0.8 * parameters);
+}
+
 TEST(Overlap, ThousandDevices) {
-  const auto result = solve_overlap(chain_graph(std::vector<double>(40, 5)), {.groups = {group_of("a", 1000, 1)}});
+  const auto result = solve_overlap(chain_graph(std::vector<double>(40, 5)),
+                                    {.groups = {group_of("a", 1000, 1)}, .micro_batches = 1000});
   ASSERT_TRUE(result.ok()) << result.error().to_string();
   EXPECT_DOUBLE_EQ(result->seconds_per_minibatch, 0.0002);
 }

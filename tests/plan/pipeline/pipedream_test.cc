@@ -5,81 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
-#include <tuple>
 
 #include "tests/plan/pipeline/graph_text.h"
+#include "tests/plan/pipeline/pipedream_rules.h"
 #include "tests/plan/pipeline/random_graph.h"
 
 namespace yoke::plan {
 namespace {
 
 using profile::LayerGraph;
-
-/// The rules as a recursion with a memory: slow, short, and without tables, tiles or bounds.
-class Transcription {
- public:
-  Transcription(const CutStates& states, const PipedreamOptions& options) : states_(states), options_(options) {}
-
-  double answer() {
-    return best(static_cast<int>(options_.levels.size()) - 1, 0, states_.count - 1, machines_of_last());
-  }
-
- private:
-  int machines_of_last() const { return options_.levels.back().machines; }
-
-  /// C of the level.
-  double single(int level, int i, int j) {
-    if (level == 0) return states_.segment(states_.seconds, i, j);
-    return best(level - 1, i, j, options_.levels[static_cast<std::size_t>(level - 1)].machines);
-  }
-
-  bool too_large(int i, int j, int after, int replicas) const {
-    const int copies = static_cast<int>(std::ceil(static_cast<double>(after) / replicas));
-    const double held =
-        states_.segment(states_.activation_bytes, i, j) + states_.segment(states_.parameter_bytes, i, j);
-    return options_.memory_bytes && copies * held > *options_.memory_bytes;
-  }
-
-  double best(int level, int i, int j, int m) {
-    const auto key = std::tuple(level, i, j, m);
-    if (const auto known = memory_.find(key); known != memory_.end()) return known->second;
-    const int machines = options_.levels[static_cast<std::size_t>(level)].machines;
-    const double bandwidth = options_.levels[static_cast<std::size_t>(level)].bytes_per_s;
-    const double within = level == 0 ? 1 : options_.levels[static_cast<std::size_t>(level - 1)].machines;
-    double result = kNone;
-    if ((m == 1 || !options_.straight) && !too_large(i, j, machines - m, m)) {
-      const double parameters = states_.segment(states_.parameter_bytes, i, j);
-      result = (single(level, i, j) + 4 * (m - 1) * parameters / (bandwidth * m) / within) / m;
-    }
-    if (m > 1 && j > i && options_.fewer) result = std::min(result, best(level, i, j, m - 1));
-    for (int k = i; k < j; ++k) {
-      if (!test(states_.successors.row(k), j)) continue;
-      for (int q = 1; q < (options_.straight ? std::min(m, 2) : m); ++q) {
-        if (too_large(k + 1, j, machines - m, q)) continue;
-        const double parameters = states_.segment(states_.parameter_bytes, k + 1, j);
-        double time = (single(level, k + 1, j) + 4 * (q - 1) * parameters / (bandwidth * q)) / q;
-        if (options_.compression) {
-          const auto transfer = [&](int state) {
-            return 2.0 * states_.augmented_bytes[static_cast<std::size_t>(state)] / (bandwidth * q) /
-                   *options_.compression;
-          };
-          time = std::max(time, transfer(k));
-          if (j < states_.count - 1) time = std::max(time, transfer(j));
-        }
-        result = std::min(result, std::max(time, best(level, i, k, m - q)));
-      }
-    }
-    memory_[key] = result;
-    return result;
-  }
-
-  static constexpr double kNone = std::numeric_limits<double>::infinity();
-  const CutStates& states_;
-  const PipedreamOptions& options_;
-  std::map<std::tuple<int, int, int, int>, double> memory_;
-};
 
 TEST(Pipedream, EqualsItsRulesOnRandomGraphs) {
   int infeasible = 0;
@@ -95,7 +29,7 @@ TEST(Pipedream, EqualsItsRulesOnRandomGraphs) {
     if (random.coin()) options.memory_bytes = 1e6 * random.pick(0, 500);
     options.threads = random.pick(0, 3);
     const CutStates states = enumerate_cut_states(graph, 1 << 20).value();
-    const double expected = Transcription(states, options).answer();
+    const double expected = PipedreamRules(states, options).answer();
     const auto ours = solve_pipedream(graph, options);
     if (std::isinf(expected)) {
       ASSERT_FALSE(ours.ok());

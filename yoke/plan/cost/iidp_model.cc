@@ -49,8 +49,52 @@ Result<const NodeProfile*> profile_of(const Node& node, const cluster::Cluster& 
     const double speed = peer == nullptr ? 1 : peer->speed;
     if (other.device_type == node.type && speed == node.speed) return &other;
   }
-  return input_error(
-      fmt::format("no profile covers node {} ({}): profile it, or a node of the same type", node.name, node.type));
+  return input_error(fmt::format("no profile covers node {} ({}): profile it, or a node of the same type and speed",
+                                 node.name, node.type));
+}
+
+void warn_about_line(const std::optional<Line>& line, std::string_view where, std::vector<std::string>& warnings) {
+  if (!line || line->slope >= 0) return;
+  warnings.push_back(
+      fmt::format("the all-reduce measurements {} get shorter as transfers get larger ({:.3g} ms per ideal ms), so "
+                  "large transfers count as nearly free: measure them again",
+                  where, line->slope));
+}
+
+/// The cluster file describes one device; the profiler saw one too.
+void warn_about_memory(const Node& node, const NodeProfile& measured, std::vector<std::string>& warnings) {
+  constexpr double kApart = 0.1;  // 16 GB by name may be 16 GiB less what the driver keeps
+  for (const auto& [lbs, at_lbs] : measured.by_lbs) {
+    if (!node.memory || !at_lbs.total_memory) continue;
+    const auto listed = static_cast<double>(node.memory->count);
+    const auto seen = static_cast<double>(at_lbs.total_memory->count);
+    if (std::abs(listed - seen) <= kApart * std::max(listed, seen)) continue;
+    warnings.push_back(fmt::format(
+        "node {} has {} in the cluster file, but its profile was taken on a device of {}: {}; profile it again, or "
+        "correct the file",
+        node.name, base::format(*node.memory), base::format(*at_lbs.total_memory),
+        listed < seen ? "the workers planned at once may not fit" : "more workers at once might fit than are planned"));
+    return;
+  }
+}
+
+/// `speed` says how nodes of one type compare; where both were measured, so do their profiles.
+void warn_about_speed(const Node& node, const NodeProfile& measured, const Node& peer, const NodeProfile& peer_measured,
+                      std::vector<std::string>& warnings) {
+  constexpr double kApart = 0.2;
+  for (const auto& [lbs, at_lbs] : measured.by_lbs) {
+    const auto other = peer_measured.by_lbs.find(lbs);
+    if (other == peer_measured.by_lbs.end() || at_lbs.compute.empty() || other->second.compute.empty()) continue;
+    const auto milliseconds = [](const auto& sample) { return sample.forward_ms + sample.backward_ms; };
+    const double faster = milliseconds(other->second.compute.front()) / milliseconds(at_lbs.compute.front());
+    const double expected = node.speed / peer.speed;
+    if (std::abs(faster - expected) <= kApart * std::max(faster, expected)) return;
+    warnings.push_back(fmt::format(
+        "node {} is {:.2g} times as fast as {} of the same type by `speed` in the cluster file, but {:.2g} times by "
+        "their profiles, which count",
+        node.name, expected, peer.name, faster));
+    return;
+  }
 }
 
 double bytes_per_s(const std::optional<base::Bandwidth>& bandwidth) {
@@ -80,6 +124,7 @@ Result<IidpModel> IidpModel::make(cluster::Cluster cluster, const ProfileSet& pr
   if (all > 0) model.last_bucket_share_ = model.bucket_mebibytes_.back() / all;
   model.recommended_sync_ = recommend_sync(profiles.buckets);
   YOKE_CHECK(model.classify(profiles));
+  model.look_for_contradictions(profiles);
   return model;
 }
 
@@ -90,6 +135,7 @@ Status IidpModel::classify(const ProfileSet& profiles) {
   }
   std::vector<const NodeProfile*> class_profiles;
   std::set<int> sizes;
+  bool nothing_fits = false;
   for (const Node& node : cluster_.nodes()) {
     if (many_nodes && bytes_per_s(node.inter_bandwidth) <= 0) {
       return input_error(fmt::format("node {} has no bandwidth to other nodes: set its inter_bandwidth", node.name));
@@ -118,7 +164,8 @@ Status IidpModel::classify(const ProfileSet& profiles) {
 
     DeviceClass added{.type = node.type, .intra_bytes_per_s = intra, .inter_bytes_per_s = inter, .curves = {}};
     for (const auto& [lbs, at_lbs] : measured->by_lbs) {
-      if (at_lbs.compute.empty()) continue;  // it did not fit, or was not profiled
+      if (at_lbs.max_vsw == 0) nothing_fits = true;
+      if (at_lbs.compute.empty() || at_lbs.max_vsw == 0) continue;  // it did not fit, or was not profiled
       YOKE_TRY(IidpCurve curve,
                IidpCurve::make(lbs, at_lbs, {.field = fmt::format("{}[lbs {}]", measured->node, lbs)}));
       added.curves.emplace(lbs, std::move(curve));
@@ -127,9 +174,26 @@ Status IidpModel::classify(const ProfileSet& profiles) {
     classes_.push_back(std::move(added));
     class_profiles.push_back(measured);
   }
+  if (sizes.empty() && nothing_fits) {
+    return base::infeasible_error(
+        "memory: not one worker of any profiled local batch size fits a device; profile smaller local batch sizes");
+  }
   if (sizes.empty()) return input_error("the profile has no compute measurements: add them to nodes/<node>.json");
   local_batch_sizes_.assign(sizes.begin(), sizes.end());
   return {};
+}
+
+void IidpModel::look_for_contradictions(const ProfileSet& profiles) {
+  warn_about_line(intra_, "inside a node", warnings_);
+  warn_about_line(inter_, "between nodes", warnings_);
+  std::map<std::string, const Node*> first_of_type;  // that was profiled itself
+  for (const Node& node : cluster_.nodes()) {
+    const NodeProfile* own = profiles.find(node.name);
+    if (own == nullptr) continue;
+    warn_about_memory(node, *own, warnings_);
+    const auto [peer, added] = first_of_type.try_emplace(node.type, &node);
+    if (!added) warn_about_speed(node, *own, *peer->second, *profiles.find(peer->second->name), warnings_);
+  }
 }
 
 const IidpCurve* IidpModel::curve(int device_class, int lbs) const {

@@ -36,6 +36,10 @@ class IidpModel final : public BatchCost {
   StepParts parts(int device_class, const LaneWork& work, Sync sync, Extent extent) const override;
   Sync recommended_sync() const override { return recommended_sync_; }
 
+  /// Where the cluster file and the profile contradict each other, or a measurement cannot be right: one line each, for
+  /// people. The profile is what counts: it was measured.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
   /// nullptr when the class cannot run this local batch size.
   const IidpCurve* curve(int device_class, int lbs) const;
 
@@ -53,6 +57,7 @@ class IidpModel final : public BatchCost {
 
   explicit IidpModel(cluster::Cluster cluster) : cluster_(std::move(cluster)) {}
   base::Status classify(const profile::ProfileSet& profiles);
+  void look_for_contradictions(const profile::ProfileSet& profiles);
   AllReduce all_reduce(const DeviceClass& device_class, Extent extent) const;
   double exposed_update_share(Sync sync) const;
 
@@ -65,6 +70,7 @@ class IidpModel final : public BatchCost {
   std::optional<Line> intra_;  // ms over ideal ms
   std::optional<Line> inter_;
   Sync recommended_sync_ = Sync::kOverlap;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace yoke::plan

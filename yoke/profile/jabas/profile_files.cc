@@ -69,7 +69,7 @@ Result<MemoryFile> parse_memory_file(std::string_view text, const std::string& f
   MemoryFile memory;
   memory.gpu_type = root.field("gpu_type").text();
   memory.lbs = static_cast<int>(root.field("lbs").integer(base::kCount));
-  memory.max_vsw = static_cast<int>(root.field("max_num_models").integer(kWorkers));
+  memory.max_vsw = static_cast<int>(root.field("max_num_models").integer({.least = 0, .most = kWorkers.most}));
   if (auto total = root.find("total_memory")) memory.total_memory = total->bytes(base::kPositive);
   memory.ignored = unread_keys(root, file);
   if (!reader.ok()) return reader.error();

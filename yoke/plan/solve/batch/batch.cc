@@ -173,12 +173,15 @@ std::string_view to_string(LaneLimit limit) {
 }
 
 Result<BatchScope> batch_scope(const BatchCost& cost, const BatchRequest& request) {
-  if (request.gbs < 1) return input_error(fmt::format("found global batch size {}, expected at least 1", request.gbs));
+  if (request.gbs < 1)
+    return input_error(fmt::format("found global batch size {}, expected at least 1", request.gbs), {.field = "gbs"});
   if (request.unit < 1) {
-    return input_error(fmt::format("found an allocation unit of {} devices, expected at least 1", request.unit));
+    return input_error(fmt::format("found an allocation unit of {} devices, expected at least 1", request.unit),
+                       {.field = "unit"});
   }
   if (request.idle_unit && *request.idle_unit < 1) {
-    return input_error(fmt::format("found an idle unit of {} devices, expected at least 1", *request.idle_unit));
+    return input_error(fmt::format("found an idle unit of {} devices, expected at least 1", *request.idle_unit),
+                       {.field = "idle_unit"});
   }
   BatchScope scope;
   const auto& nodes = cost.cluster().nodes();
@@ -197,12 +200,14 @@ Result<BatchScope> batch_scope(const BatchCost& cost, const BatchRequest& reques
     scope.local_batch_sizes = {*request.lbs};
   } else {
     return input_error(fmt::format("found local batch size {}, expected one that was profiled: {}", *request.lbs,
-                                   fmt::join(profiled, ", ")));
+                                   fmt::join(profiled, ", ")),
+                       {.field = "lbs"});
   }
   const int largest = scope.local_batch_sizes.back();
   if (request.gbs / largest > kMaxWorkers) {
     return input_error(fmt::format("a global batch of {} in local batches of {} is {} workers, expected at most {}",
-                                   request.gbs, largest, request.gbs / largest, kMaxWorkers));
+                                   request.gbs, largest, request.gbs / largest, kMaxWorkers),
+                       {.field = "gbs"});
   }
   std::erase_if(scope.local_batch_sizes, [&](int lbs) { return request.gbs / lbs > kMaxWorkers; });
   return scope;

@@ -73,7 +73,7 @@ struct BatchSolution {
 };
 
 /// Ties: the smaller lbs; then (with idle devices) fewer devices. Infeasible error only when there is no solution; it
-/// names the limit that binds and the nearest batch sizes that have one.
+/// names the limit that binds and the nearest batch sizes that have one. Input errors name the field of the request.
 base::Result<BatchSolution> solve_batch(const BatchCost& cost, const BatchRequest& request);
 
 /// The nearest global batch sizes on both sides that have a solution under the other options of the request.

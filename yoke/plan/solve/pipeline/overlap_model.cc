@@ -1,6 +1,7 @@
 #include "yoke/plan/solve/pipeline/overlap_model.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace yoke::plan {
 namespace {
@@ -34,8 +35,17 @@ double OverlapModel::link(const StagePlace& from, const StagePlace& to, int used
   return same_node(from, to, used_after) ? group(from.group).intra_bytes_per_s : inter_link(from.group, to.group);
 }
 
-double OverlapModel::compute_seconds(int first, int last, int index, int q) const {
-  return states_.segment(states_.seconds, first, last) / (group(index).speed * q);
+double OverlapModel::share(int q) const {
+  if (options_.schedule == PipelineSchedule::kStash) return 1.0 / q;
+  return static_cast<double>(ceil_div(options_.micro_batches, q)) / options_.micro_batches;
+}
+
+int OverlapModel::most_replicas() const {
+  return options_.schedule == PipelineSchedule::kStash ? std::numeric_limits<int>::max() : options_.micro_batches;
+}
+
+double OverlapModel::alone_seconds(int first, int last, int index) const {
+  return states_.segment(states_.seconds, first, last) / group(index).speed;
 }
 
 double OverlapModel::all_reduce_seconds(int first, int last, const StagePlace& place, int q) const {
@@ -69,7 +79,18 @@ double OverlapModel::memory_bytes(int first, int last, int q, int devices) const
   const int flying = in_flight(q, devices);
   const int versions = options_.schedule == PipelineSchedule::kStash ? flying : 1;
   const double activations = states_.segment(states_.activation_bytes, first, last) + bytes_in(first);
-  return states_.segment(states_.parameter_bytes, first, last) * versions + activations * flying;
+  const double parameters = states_.segment(states_.parameter_bytes, first, last);
+  return parameters * (versions + 1 + options_.optimizer_copies) + activations * flying;
+}
+
+double OverlapModel::least_bytes(int first, int last, int devices) const {
+  // q devices hold q ceil(n / q) >= n minibatches of the n that the schedule lets in.
+  const bool stash = options_.schedule == PipelineSchedule::kStash;
+  const int step = options_.micro_batches;
+  const int flying = stash ? devices : options_.schedule == PipelineSchedule::kGpipe ? step : std::min(step, devices);
+  return states_.segment(states_.parameter_bytes, first, last) *
+             ((stash ? flying : 1) + 1 + options_.optimizer_copies) +
+         states_.segment(states_.activation_bytes, first, last) * flying;
 }
 
 bool OverlapModel::fits(int first, int last, int index, int q, int devices) const {

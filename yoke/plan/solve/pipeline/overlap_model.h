@@ -1,6 +1,7 @@
 // The cost model of overlap.h as functions of one stage; shared by the dynamic program and by whoever explains a plan.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -34,16 +35,28 @@ class OverlapModel {
   /// Between groups, or between nodes of one.
   double inter_link(int group, int other) const;
 
-  double compute_seconds(int first, int last, int group, int q) const;
+  /// The part of all minibatches that the busiest of q replicas takes.
+  double share(int q) const;
+  /// With more, some would have nothing to do.
+  int most_replicas() const;
+  /// Compute of one minibatch on one device.
+  double alone_seconds(int first, int last, int group) const;
   double all_reduce_seconds(int first, int last, const StagePlace& place, int q) const;
-  /// One side of a stage: `bytes` activations in or out over a link, spread over q replicas.
-  static double transfer_seconds(double bytes, double bytes_per_s, int q) { return 2 * bytes / bytes_per_s / q; }
+  /// Of one minibatch on one side of a stage: `bytes` activations one way, their gradients the other.
+  static double transfer_seconds(double bytes, double bytes_per_s) { return 2 * bytes / bytes_per_s; }
+  /// What a stage of `seconds` per minibatch adds to a step after the first minibatch has passed it: its other rounds.
+  double extra_seconds(double seconds, double alone, double transfers) const {
+    return std::max(0.0, seconds * options_.micro_batches - std::max(alone, transfers));
+  }
   double bytes_in(int first) const;
   double bytes_out(int last) const { return states_.crossing_bytes[static_cast<std::size_t>(last)]; }
 
   /// `devices`: in this and the later stages.
   int in_flight(int q, int devices) const;
   double memory_bytes(int first, int last, int q, int devices) const;
+  /// What the segment takes on all its devices together, however it is divided into stages; at least `devices` are in
+  /// each of these and the later stages.
+  double least_bytes(int first, int last, int devices) const;
   bool fits(int first, int last, int group, int q, int devices) const;
 
  private:

@@ -34,19 +34,19 @@ std::size_t at(int index) {
 Status validate(const PipedreamOptions& options) {
   if (options.levels.empty()) return input_error("found no level of machines, expected at least one");
   double devices = 1;
-  for (std::size_t l = 0; l < options.levels.size(); ++l) {
-    const auto& level = options.levels[l];
-    const base::Where where{.field = fmt::format("levels[{}]", l)};
+  for (const auto& level : options.levels) {
     devices *= level.machines;
     if (level.machines < 1 || level.machines > kMostMachines) {
-      return input_error(fmt::format("found {} machines, expected 1 to {}", level.machines, kMostMachines), where);
+      return input_error(fmt::format("found {} machines, expected 1 to {}", level.machines, kMostMachines),
+                         {.field = "devices"});
     }
     if (!(level.bytes_per_s > 0) || !std::isfinite(level.bytes_per_s)) {
       return input_error(fmt::format("found a bandwidth of {} bytes/s, expected more than 0", level.bytes_per_s),
-                         where);
+                         {.field = "bandwidth"});
     }
   }
-  if (devices > 1e9) return input_error(fmt::format("the levels make {} devices, expected at most 10^9", devices));
+  if (devices > 1e9)
+    return input_error(fmt::format("the levels make {} devices, expected at most 10^9", devices), {.field = "devices"});
   if (options.memory_bytes && !(*options.memory_bytes >= 0)) {
     return input_error(fmt::format("found a memory limit of {} bytes, expected 0 or more", *options.memory_bytes));
   }

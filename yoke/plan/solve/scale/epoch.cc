@@ -17,7 +17,7 @@ std::vector<Load> make_loads(const std::vector<int>& local_batch_sizes, std::spa
     const double all_left = std::ceil(left / gbs);
     const bool last = i + 1 == trajectory.size();
     const double steps = last ? all_left : std::min<double>(i == 0 ? first_steps : interval, all_left);
-    Load load{.samples = std::min(steps * gbs, left), .workers = {}};
+    Load load{.samples = std::min(steps * gbs, left), .workers = {}, .least_gbs = gbs, .most_gbs = gbs};
     for (const int lbs : local_batch_sizes) {
       load.workers.push_back(static_cast<int>(std::max(1.0, std::nearbyint(gbs / lbs))));
     }
@@ -26,6 +26,8 @@ std::vector<Load> make_loads(const std::vector<int>& local_batch_sizes, std::spa
         std::find_if(loads.begin(), loads.end(), [&](const Load& other) { return other.workers == load.workers; });
     if (same != loads.end()) {
       same->samples += load.samples;
+      same->least_gbs = std::min(same->least_gbs, gbs);
+      same->most_gbs = std::max(same->most_gbs, gbs);
     } else if (load.samples > 0) {
       loads.push_back(std::move(load));
     }
@@ -87,33 +89,48 @@ double EpochCost::least_overhead(int devices) {
   return least;
 }
 
+std::optional<LoadRun> EpochCost::run(const Load& load, const Counts& counts, Extent extent, double below) {
+  std::optional<LoadRun> best;
+  for (std::size_t i = 0; i < local_batch_sizes().size(); ++i) {
+    if (load.workers[i] < extent.devices) continue;
+    std::vector<LaneGroup> groups;
+    for (std::size_t kind = 0; kind < counts.size(); ++kind) {
+      if (counts[kind] == 0) continue;
+      groups.push_back(
+          {.lanes = lanes(kind, i, extent), .size = 1, .count = counts[kind] * pool_.kinds()[kind].devices});
+      if (groups.back().lanes == nullptr) break;
+    }
+    if (groups.empty() || groups.back().lanes == nullptr) continue;
+    const double gbs = static_cast<double>(load.workers[i]) * local_batch_sizes()[i];
+    if (const auto step = deal_seconds(groups, load.workers[i], below * gbs)) {
+      below = *step / gbs;
+      best = LoadRun{.lbs_index = i, .step_seconds = *step};
+    }
+  }
+  return best;
+}
+
 std::optional<double> EpochCost::seconds(const Counts& counts, double below) {
   const Extent extent = pool_.extent(counts);
   double total = 0;
   for (const Load& load : loads_) {
-    double best = (below - total) / load.samples;  // seconds per sample
-    bool runs = false;
-    for (std::size_t i = 0; i < local_batch_sizes().size(); ++i) {
-      if (load.workers[i] < extent.devices) continue;
-      std::vector<LaneGroup> groups;
-      for (std::size_t kind = 0; kind < counts.size(); ++kind) {
-        if (counts[kind] == 0) continue;
-        groups.push_back(
-            {.lanes = lanes(kind, i, extent), .size = 1, .count = counts[kind] * pool_.kinds()[kind].devices});
-        if (groups.back().lanes == nullptr) break;
-      }
-      if (groups.empty() || groups.back().lanes == nullptr) continue;
-      const double gbs = static_cast<double>(load.workers[i]) * local_batch_sizes()[i];
-      if (const auto step = deal_seconds(groups, load.workers[i], best * gbs)) {
-        best = *step / gbs;
-        runs = true;
-      }
-    }
-    if (!runs) return std::nullopt;
-    total += best * load.samples;
+    const auto found = run(load, counts, extent, (below - total) / load.samples);
+    if (!found) return std::nullopt;
+    const double gbs = static_cast<double>(load.workers[found->lbs_index]) * local_batch_sizes()[found->lbs_index];
+    total += found->step_seconds / gbs * load.samples;
     if (total >= below) return std::nullopt;
   }
   return total;
+}
+
+std::vector<LoadRun> EpochCost::runs(const Counts& counts) {
+  std::vector<LoadRun> result;
+  for (const Load& load : loads_) {
+    const auto found = run(load, counts, pool_.extent(counts), std::numeric_limits<double>::infinity());
+    base::require(found.has_value(), "a candidate that was priced does not run");
+    result.push_back(*found);
+  }
+  return result;
 }
 
 }  // namespace yoke::plan

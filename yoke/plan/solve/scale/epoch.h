@@ -19,6 +19,15 @@ namespace yoke::plan {
 struct Load {
   double samples = 0;
   std::vector<int> workers;
+  // The forecast batches that were merged into it.
+  double least_gbs = 0;
+  double most_gbs = 0;
+};
+
+/// How a load runs: the forecast batch is rounded to a whole number of workers of the fastest local batch size.
+struct LoadRun {
+  std::size_t lbs_index = 0;
+  double step_seconds = 0;
 };
 
 /// Interval after interval of `interval` steps (the first has `first_steps`); the last runs until `samples` are used
@@ -39,6 +48,9 @@ class EpochCost {
   /// or when the epoch does not take less than `below`.
   std::optional<double> seconds(const Counts& counts, double below = std::numeric_limits<double>::infinity());
 
+  /// How each load runs in the time that `seconds` gives, which must not be nullopt.
+  std::vector<LoadRun> runs(const Counts& counts);
+
   /// Lanes of a kind at the i-th local batch size; nullptr when it cannot run it.
   const ClassLanes* lanes(std::size_t kind, std::size_t lbs_index, Extent extent);
 
@@ -48,6 +60,9 @@ class EpochCost {
   double least_overhead(int devices);
 
  private:
+  /// The fastest way to run a load, if it takes less than `below` seconds per sample.
+  std::optional<LoadRun> run(const Load& load, const Counts& counts, Extent extent, double below);
+
   const BatchCost& cost_;
   const Pool& pool_;
   const Sync sync_;

@@ -8,8 +8,8 @@
 
 #include "yoke/base/units.h"
 #include "yoke/plan/solve/batch/batch.h"
-#include "yoke/plan/solve/scale/epoch.h"
 #include "yoke/plan/solve/batch/pool.h"
+#include "yoke/plan/solve/scale/epoch.h"
 #include "yoke/plan/solve/scale/scale_search.h"
 
 namespace yoke::plan {
@@ -21,28 +21,35 @@ using base::Result;
 using base::Status;
 
 Status validate(const BatchCost& cost, const ScaleRequest& request) {
-  if (request.trajectory.empty()) return input_error("found no forecast batch size, expected at least the present one");
+  if (request.trajectory.empty())
+    return input_error("found no forecast batch size, expected at least the present one", {.field = "trajectory"});
   const double most_gbs = static_cast<double>(kMaxWorkers) * cost.local_batch_sizes().front();
   for (const double gbs : request.trajectory) {
     if (!(gbs >= 1 && gbs <= most_gbs)) {
-      return input_error(fmt::format("found a forecast batch size of {}, expected 1 to {}", gbs, most_gbs));
+      return input_error(fmt::format("found a forecast batch size of {}, expected 1 to {}", gbs, most_gbs),
+                         {.field = "trajectory"});
     }
   }
   if (request.samples < 1)
-    return input_error(fmt::format("found {} samples an epoch, expected 1 or more", request.samples));
+    return input_error(fmt::format("found {} samples an epoch, expected 1 or more", request.samples),
+                       {.field = "samples"});
   if (request.interval < 1 || request.first_steps.value_or(1) < 1) {
     return input_error(fmt::format("found an interval of {} steps with {} left of the first, expected 1 or more",
-                                   request.interval, request.first_steps.value_or(request.interval)));
+                                   request.interval, request.first_steps.value_or(request.interval)),
+                       {.field = "interval"});
   }
-  if (request.unit < 1) return input_error(fmt::format("found a unit of {} devices, expected 1 or more", request.unit));
+  if (request.unit < 1)
+    return input_error(fmt::format("found a unit of {} devices, expected 1 or more", request.unit), {.field = "unit"});
   if (!(request.move_seconds >= 0 && std::isfinite(request.move_seconds))) {
-    return input_error(fmt::format("found {} s for a move, expected a finite time >= 0", request.move_seconds));
+    return input_error(fmt::format("found {} s for a move, expected a finite time >= 0", request.move_seconds),
+                       {.field = "move_time"});
   }
   if (request.goal == ScaleGoal::kLowestCostWithinDeadline && !(request.deadline_seconds > 0)) {
-    return input_error(fmt::format("found a deadline of {} s, expected more than 0", request.deadline_seconds));
+    return input_error(fmt::format("found a deadline of {} s, expected more than 0", request.deadline_seconds),
+                       {.field = "deadline"});
   }
   if (request.goal == ScaleGoal::kShortestTimeWithinBudget && !(request.budget > 0)) {
-    return input_error(fmt::format("found a budget of {}, expected more than 0", request.budget));
+    return input_error(fmt::format("found a budget of {}, expected more than 0", request.budget), {.field = "budget"});
   }
   return {};
 }
@@ -64,7 +71,8 @@ Result<std::optional<Counts>> present_counts(const BatchCost& cost, const Pool& 
     }
     if (counted != use.devices || use.devices < 1) {
       return input_error(fmt::format("found {} devices of node {} in use, expected a multiple of the unit {} or all {}",
-                                     use.devices, use.node, request.unit, node.devices));
+                                     use.devices, use.node, request.unit, node.devices),
+                         {.field = "present"});
     }
   }
   return std::optional<Counts>(std::move(counts));
@@ -104,9 +112,22 @@ ScaleMeasure measure_of(const ScaleRequest& request) {
   return measure;
 }
 
-std::optional<double> cost_of(const Pool& pool, const Counts& counts, double seconds) {
-  const auto price = pool.price_per_hour(counts);
-  return price ? std::optional<double>(*price * seconds / 3600) : std::nullopt;
+ScaleOption option_of(EpochCost& epoch, const Pool& pool, const Counts& counts, std::vector<NodeUse> nodes,
+                      double seconds) {
+  ScaleOption option{.nodes = std::move(nodes), .seconds = seconds, .cost = std::nullopt, .batches = {}};
+  if (const auto price = pool.price_per_hour(counts)) option.cost = *price * seconds / 3600;
+  const auto runs = epoch.runs(counts);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Load& load = epoch.loads()[i];
+    const int lbs = epoch.local_batch_sizes()[runs[i].lbs_index];
+    option.batches.push_back({.least_forecast = load.least_gbs,
+                              .most_forecast = load.most_gbs,
+                              .gbs = std::int64_t{load.workers[runs[i].lbs_index]} * lbs,
+                              .lbs = lbs,
+                              .samples = load.samples,
+                              .step_seconds = runs[i].step_seconds});
+  }
+  return option;
 }
 
 /// Why nothing was found: what the limit would have to be.
@@ -160,13 +181,12 @@ Result<ScaleDecision> decide_scale(const BatchCost& cost, const ScaleRequest& re
 
   ScaleDecision decision;
   decision.move = problem.present != found.best->counts;
-  decision.chosen = {.nodes = decision.move ? uses(cost, pool, found.best->counts, request) : request.present,
-                     .seconds = found.best->seconds,
-                     .cost = cost_of(pool, found.best->counts, found.best->seconds)};
+  decision.chosen =
+      option_of(epoch, pool, found.best->counts,
+                decision.move ? uses(cost, pool, found.best->counts, request) : request.present, found.best->seconds);
   if (problem.present) {
     if (const auto seconds = epoch.seconds(*problem.present)) {
-      decision.stay =
-          ScaleOption{.nodes = request.present, .seconds = *seconds, .cost = cost_of(pool, *problem.present, *seconds)};
+      decision.stay = option_of(epoch, pool, *problem.present, request.present, *seconds);
     }
   }
   decision.solved = found.solved;

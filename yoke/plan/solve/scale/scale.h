@@ -41,10 +41,22 @@ struct ScaleRequest {
   double budget = 0;            // for the epoch, with kShortestTimeWithinBudget; in the unit of the prices
 };
 
+/// A part of the epoch as it was priced: forecast batches and the batch that was run for them, the nearest whole number
+/// of workers of the fastest local batch size.
+struct PricedBatch {
+  double least_forecast = 0;
+  double most_forecast = 0;
+  std::int64_t gbs = 0;
+  int lbs = 0;
+  double samples = 0;  // of the epoch
+  double step_seconds = 0;
+};
+
 struct ScaleOption {
   std::vector<NodeUse> nodes;  // in cluster order
   double seconds = 0;          // of the epoch, with the move if there is one
   std::optional<double> cost;  // of those seconds; absent when some price is not known
+  std::vector<PricedBatch> batches;
 };
 
 struct ScaleDecision {
