@@ -10,10 +10,13 @@ core=(
   libfmt-dev libspdlog-dev libcli11-dev                  # text, logs, command line
   nlohmann-json3-dev libyaml-cpp-dev                     # files
   libeigen3-dev                                          # numerics of the forecaster
+  libgloo-dev                                            # messages between hosts
   libgtest-dev libgmock-dev                              # tests
 )
 full=(
   libtorch-dev libopenblas0-pthread                      # tensors, autograd, kernels
+  libopenmpi-dev openmpi-bin                             # ranks that mpirun starts
+  python3-torch                                          # what tests and benchmarks compare with
   clang libclang-rt-dev clang-format clang-tidy          # second compiler, sanitizers, fuzzers, formatting
 )
 

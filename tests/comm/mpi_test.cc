@@ -1,0 +1,92 @@
+// The contract and the failures of the other backends, for ranks that mpirun has started. Rank 0 serves the store.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/comm/ranks.h"
+
+namespace yoke::comm::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using yoke::testing::Process;
+
+/// mpirun refuses root and more ranks than cores unless told otherwise.
+Process mpirun(int size, const Scenario& scenario) {
+  std::vector<std::string> command{"mpirun",       "--oversubscribe", "-n", std::to_string(size),
+                                   YOKE_COMM_RANK, "backend=mpi"};
+  for (const auto& word : words_of(scenario)) command.push_back(word);
+  return Process(command, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+}
+
+class Mpi : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (!has_backend("mpi")) GTEST_SKIP() << "mpi is not in this build";
+  }
+};
+
+TEST_P(Mpi, TheContractHolds) {
+  const int size = GetParam();
+  auto job = mpirun(size, {.name = "contract", .patience = std::chrono::seconds(60)});
+  ASSERT_TRUE(job.wait(std::chrono::seconds(240)));
+  std::string expected;
+  for (int rank = 0; rank < size; ++rank) expected += "ok\n";
+  EXPECT_EQ(job.output(), expected);
+  EXPECT_EQ(job.exit_code(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Comm, Mpi, ::testing::Values(1, 2, 3, 4, 7),
+                         [](const auto& param) { return std::to_string(param.param); });
+
+class MpiFailure : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!has_backend("mpi")) GTEST_SKIP() << "mpi is not in this build";
+  }
+  Scenario scenario(const std::string& act, std::chrono::milliseconds patience) const {
+    return {.name = "loop", .op = GetParam(), .victim = 1, .act = act, .patience = patience};
+  }
+};
+
+TEST_P(MpiFailure, AKilledRankEndsTheJobAndTheReportSaysWhoDied) {
+  auto job = mpirun(3, scenario("kill", std::chrono::seconds(20)));
+  ASSERT_TRUE(job.wait(std::chrono::seconds(60)));
+  EXPECT_NE(job.exit_code(), 0);
+  EXPECT_THAT(job.output(), AllOf(HasSubstr("mpirun noticed that process rank 1"), HasSubstr("signal 9 (Killed)")));
+}
+
+TEST_P(MpiFailure, AStoppedRankIsNamedAtTheDeadline) {
+  auto job = mpirun(3, scenario("stop", std::chrono::milliseconds(1500)));
+  // The others report and end; mpirun goes on for the sake of the stopped one until it is told to end.
+  std::string output;
+  for (int i = 0; i < 600 && output.find("ranks 1:") == std::string::npos; ++i) {
+    job.wait(std::chrono::milliseconds(100));
+    output = job.output();
+  }
+  EXPECT_THAT(output, AllOf(HasSubstr("failed after"), HasSubstr("ranks 1:"), HasSubstr("does not answer")));
+}
+
+TEST_P(MpiFailure, ARankThatIsCutOffEndsTheJobOrIsNamed) {
+  auto job = mpirun(3, scenario("disconnect", std::chrono::milliseconds(1500)));
+  ASSERT_TRUE(job.wait(std::chrono::seconds(60)));
+  EXPECT_TRUE(job.exit_code() != 0 || job.output().find("ranks 1:") != std::string::npos) << job.output();
+}
+
+INSTANTIATE_TEST_SUITE_P(Comm, MpiFailure,
+                         ::testing::Values("all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier",
+                                           "message"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST(MpiBackend, NeedsRanksThatMpirunHasStarted) {
+  if (!has_backend("mpi")) GTEST_SKIP() << "mpi is not in this build";
+  const base::SystemClock clock;
+  const auto store = make_memory_store();
+  const auto joined =
+      join({.name = "g", .backend = "mpi"}, *store, base::Deadline::in(std::chrono::seconds(5), clock), clock);
+  ASSERT_FALSE(joined.ok());
+  EXPECT_THAT(joined.error().message, HasSubstr("mpirun"));
+}
+
+}  // namespace
+}  // namespace yoke::comm::testing

@@ -1,0 +1,92 @@
+#include "yoke/comm/notice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace yoke::comm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const Membership kThree{.name = "g", .rank = 0, .size = 3, .labels = {"a pid 1", "b pid 2", "c pid 3"}};
+
+Notice state(int rank, std::uint64_t sequence, std::string op = "") {
+  return {.kind = NoticeKind::kState, .rank = rank, .sequence = sequence, .op = std::move(op)};
+}
+Notice late(int rank, std::uint64_t sequence, int peer, std::string op) {
+  return {.kind = NoticeKind::kTrouble,
+          .rank = rank,
+          .sequence = sequence,
+          .peer = peer,
+          .trouble = Trouble::Kind::kTimedOut,
+          .op = std::move(op)};
+}
+
+TEST(Notice, TravelsAsOneLine) {
+  const Notice notice{.kind = NoticeKind::kTrouble,
+                      .rank = 2,
+                      .sequence = 9,
+                      .peer = -1,
+                      .trouble = Trouble::Kind::kMismatch,
+                      .message = true,
+                      .op = "all_reduce #9",
+                      .text = "why, oh why"};
+  EXPECT_EQ(decode_notice(encode(notice)), notice);
+  Notice odd = notice;
+  odd.op = "a\x1f b";
+  EXPECT_EQ(decode_notice(encode(odd))->op, "a  b") << "no text can break the line apart";
+  for (const char* garbage : {"", "x", "1\x1f", "9\x1f\x31\x1f\x31\x1f\x31\x1f\x31\x1f\x31\x1f\x1f"}) {
+    EXPECT_FALSE(decode_notice(garbage).has_value());
+  }
+}
+
+TEST(Verdict, ALossSpeaksForItself) {
+  const std::vector<Notice> notices{late(0, 3, 2, "barrier #3"), {.kind = NoticeKind::kLost, .rank = 1}};
+  const auto verdict = decide(notices, kThree, false);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_THAT(verdict->ranks, ElementsAre(1));
+  EXPECT_THAT(verdict->cause, HasSubstr("rank 1 (b pid 2) was lost"));
+}
+
+TEST(Verdict, WhatWasSaidFirstIsTheCause) {
+  const std::vector<Notice> notices{{.kind = NoticeKind::kAborted, .rank = 2, .text = "enough"},
+                                    {.kind = NoticeKind::kLost, .rank = 1}};
+  EXPECT_THAT(decide(notices, kThree, false)->cause, HasSubstr("rank 2 (c pid 3) aborted: enough"));
+}
+
+TEST(Verdict, AWaitIsExplainedOnlyOnceAllHaveSpoken) {
+  std::vector<Notice> notices{late(0, 7, 2, "barrier #7"), state(1, 7, "barrier #7")};
+  EXPECT_FALSE(decide(notices, kThree, false).has_value());
+  const auto silent = decide(notices, kThree, true);
+  EXPECT_THAT(silent->ranks, ElementsAre(2));
+  EXPECT_THAT(silent->cause, HasSubstr("rank 2 (c pid 3) does not answer"));
+  notices.push_back(state(2, 6));
+  EXPECT_THAT(decide(notices, kThree, false)->cause, HasSubstr("rank 2 (c pid 3) has not called barrier #7"));
+}
+
+TEST(Verdict, ABlamedNeighbourIsNotTheCauseIfAnotherHoldsItUp) {
+  // 0 waits for 1, 1 waits for 2, and 2 does not answer: a ring.
+  const std::vector<Notice> notices{late(0, 4, 1, "all_reduce #4"), late(1, 4, 2, "all_reduce #4")};
+  EXPECT_THAT(decide(notices, kThree, true)->ranks, ElementsAre(2));
+}
+
+TEST(Verdict, ThoseStuckInUnlikeOpsDisagree) {
+  const std::vector<Notice> notices{late(0, 4, 1, "broadcast #4 from rank 0"), state(1, 4, "broadcast #4 from rank 1"),
+                                    state(2, 4, "broadcast #4 from rank 0")};
+  EXPECT_THAT(decide(notices, kThree, false)->cause, HasSubstr("disagree"));
+}
+
+TEST(Verdict, ABrokenConnectionWaitsForTheLossToBeAnnounced) {
+  Notice broken = late(0, 4, 1, "barrier #4");
+  broken.trouble = Trouble::Kind::kLostPeer;
+  broken.text = "connection reset";
+  const std::vector<Notice> notices{broken, state(1, 4, "barrier #4"), state(2, 4, "barrier #4")};
+  EXPECT_FALSE(decide(notices, kThree, false).has_value());
+  const auto verdict = decide(notices, kThree, true);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1));
+  EXPECT_THAT(verdict->cause, HasSubstr("connection reset"));
+}
+
+}  // namespace
+}  // namespace yoke::comm
