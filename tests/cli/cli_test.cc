@@ -7,8 +7,10 @@
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 #include "yoke/cluster/cluster_file.h"
+#include "yoke/comm/join.h"
 #include "yoke/plan/job.h"
 #include "yoke/plan/plan.h"
 #include "yoke/profile/profile_folder.h"
@@ -386,13 +388,28 @@ TEST(Doctor, HasOneLinePerCheck) {
   const TempFolder folder;
   const Outcome outcome = yoke({"doctor", "--hosts", "localhost", "--shared", folder.path()});
   EXPECT_EQ(outcome.code, 0) << outcome.out;
-  for (const char* check : {"processors", "memory", "/dev/shm", "libtorch", "ports", "clock", "host localhost", "folder"}) {
+  for (const char* check : {"processors", "memory", "/dev/shm", "libtorch", "ports", "clock", "backend local",
+                            "backend shm", "backend gloo", "host localhost", "folder"}) {
     EXPECT_THAT(outcome.out, HasSubstr(check));
   }
   EXPECT_TRUE(base::list_folder(folder.path())->empty()) << "the probe must be gone";
   EXPECT_EQ(yoke({"doctor", "--shared", folder.file("absent")}).code, 4);
   yoke_json({"doctor", "--shared", folder.file("absent")}, 4);
   yoke_json({"doctor"});
+}
+
+TEST(Doctor, TriesEveryBackendOfTheProgram) {
+  yoke::testing::Process doctor({YOKE_PROGRAM, "doctor"});
+  ASSERT_TRUE(doctor.wait(std::chrono::seconds(120)));
+  EXPECT_EQ(doctor.exit_code(), 0) << doctor.output();
+  for (const auto& info : comm::list_backends()) {
+    const auto begin = doctor.output().find("backend " + info.name);
+    ASSERT_NE(begin, std::string::npos) << info.name;
+    const std::string line = doctor.output().substr(begin, doctor.output().find('\n', begin) - begin);
+    if (info.available) {
+      EXPECT_THAT(line, HasSubstr("1 MB summed in"));
+    }
+  }
 }
 
 }  // namespace

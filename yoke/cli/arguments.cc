@@ -114,6 +114,10 @@ void Arguments::flag(const std::string& name, bool& value, const std::string& he
   app_.add_flag(name, value, help)->disable_flag_override();
 }
 
+void Arguments::hidden_flag(const std::string& name, bool& value) {
+  app_.add_flag(name, value)->group("");
+}
+
 void Arguments::add(const std::string& name, std::string& value, const std::string& help, bool required) {
   declare_value(app_, name, value, help, required);
 }

@@ -28,7 +28,8 @@ struct Context {
   std::ostream& out;  // results: tables for people, or one JSON object
   base::Logger log;   // everything else, on stderr
   const base::Clock& clock;
-  bool json = false;  // the user asked for --json
+  bool json = false;         // the user asked for --json
+  std::string program = {};  // this executable, for commands that start it again; empty where it is another one
   /// Set by a command whose result tells of the failure that it returns: only the exit code is left to say.
   bool reported = false;
 };
@@ -63,6 +64,8 @@ class Arguments {
     add(name, value, help, true);
   }
   void flag(const std::string& name, bool& value, const std::string& help);
+  /// For yoke itself, not for people: `--help` does not list it.
+  void hidden_flag(const std::string& name, bool& value);
 
  private:
   void add(const std::string& name, std::string& value, const std::string& help, bool required);
@@ -102,7 +105,7 @@ void add_import(CLI::App& app, Action& chosen);
 void add_plan(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 
-/// Parses, runs and reports; returns the process's exit code.
-int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
+/// Parses, runs and reports; returns the process's exit code. `program` is Context::program.
+int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const std::string& program = {});
 
 }  // namespace yoke::cli

@@ -16,9 +16,12 @@
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/cli/backend_check.h"
+#include "yoke/cli/check.h"
 #include "yoke/cli/command.h"
 #include "yoke/cli/table.h"
 #include "yoke/cli/torch_check.h"
+#include "yoke/comm/store/socket.h"
 
 namespace yoke::cli {
 namespace {
@@ -26,9 +29,8 @@ namespace {
 struct DoctorOptions {
   std::vector<std::string> hosts;
   std::string shared_folder;
+  bool as_mpi_rank = false;
 };
-
-enum class Health { kOk, kWarning, kFailed };
 
 std::string_view to_string(Health health) {
   switch (health) {
@@ -41,13 +43,6 @@ std::string_view to_string(Health health) {
   }
   return "failed";
 }
-
-struct Check {
-  std::string name;
-  Health health = Health::kOk;
-  std::string found;
-  std::string advice;  // empty when all is well
-};
 
 Check check_processors() {
   cpu_set_t allowed;
@@ -118,31 +113,16 @@ Check check_torch() {
   return {.name = "libtorch", .found = **torch};
 }
 
-/// A descriptor that closes itself.
-struct Socket {
-  int fd;
-  ~Socket() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 Check check_ports() {
   Check check{.name = "ports"};
-  const Socket listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool listening = listener.fd >= 0 && ::bind(listener.fd, generic, length) == 0 &&
-                         ::listen(listener.fd, 1) == 0 && ::getsockname(listener.fd, generic, &length) == 0;
-  if (!listening) {
+  const auto listener = comm::listen_on("127.0.0.1", 0);
+  if (!listener.ok()) {
     check.health = Health::kFailed;
-    check.found = fmt::format("cannot listen on loopback: {}", std::strerror(errno));
+    check.found = listener.error().message;
     check.advice = "look at firewall and container settings";
     return check;
   }
-  check.found = fmt::format("free ports can be had (tried {})", ntohs(address.sin_port));
+  check.found = fmt::format("free ports can be had (tried {})", comm::port_of(*listener));
   return check;
 }
 
@@ -223,6 +203,11 @@ Check check_shared_folder(const std::string& folder) {
 }
 
 base::Status run_doctor(const DoctorOptions& options, Context& context) {
+  if (options.as_mpi_rank) {
+    YOKE_TRY(const std::string result, try_as_mpi_rank(context.clock));
+    context.out << result;
+    return {};
+  }
   std::vector<Check> checks{{.name = "yoke", .found = YOKE_VERSION ", built with " YOKE_COMPILER},
                             check_processors(),
                             check_memory(),
@@ -230,6 +215,7 @@ base::Status run_doctor(const DoctorOptions& options, Context& context) {
                             check_torch(),
                             check_ports(),
                             check_clock()};
+  for (auto& check : check_backends(context.program, context.clock)) checks.push_back(std::move(check));
   for (const auto& host : options.hosts) checks.push_back(check_host(host));
   if (!options.shared_folder.empty()) checks.push_back(check_shared_folder(options.shared_folder));
 
@@ -267,6 +253,7 @@ void add_doctor(CLI::App& app, Action& chosen) {
       app, chosen, "doctor", "check this machine: one line per check, with what to do",
       [](Arguments& command, DoctorOptions& options) {
         command.option("--hosts", options.hosts, "hosts that must resolve, e.g. a,b");
+        command.hidden_flag("--as-mpi-rank", options.as_mpi_rank);
         command.option("--shared", options.shared_folder, "folder that every node must be able to write");
       },
       run_doctor);

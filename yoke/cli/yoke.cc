@@ -121,7 +121,7 @@ void print_json(Context& context, const Json& json) {
   context.out << json.dump() << "\n";
 }
 
-int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const std::string& program) {
   // Asked for here too, because the parser may stop before it comes to the flag.
   const bool json = std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
   CLI::App app("Yoke plans and runs the training of deep networks on whatever machines you have.", "yoke");
@@ -150,7 +150,7 @@ int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream&
     const auto log = make_logger(globals);
     if (!log.ok()) return report(log.error(), json, out, err);
     const base::SystemClock clock;
-    Context context{.out = out, .log = *log, .clock = clock, .json = json};
+    Context context{.out = out, .log = *log, .clock = clock, .json = json, .program = program};
     const base::Status status = chosen(context);
     out.flush();
     if (!status.ok() && context.reported) return base::exit_code(status.error().kind);
