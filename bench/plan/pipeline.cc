@@ -62,7 +62,7 @@ plan::PipedreamOptions options_for(const Machines& machines) {
   return options;
 }
 
-/// Seconds of the plain recursion, given the states; absent where it would take long.
+/// Seconds of the plain recursion; absent where it would take long.
 std::optional<double> plain_seconds(const profile::LayerGraph& graph, const plan::PipedreamOptions& options,
                                     double expected) {
   constexpr int kMostStates = 450;
