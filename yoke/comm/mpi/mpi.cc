@@ -280,7 +280,7 @@ base::Result<std::unique_ptr<MpiSession>> start_mpi() {
     MPI_Finalize();
     return base::input_error(
         fmt::format("this MPI supports thread level {} only; MPI_THREAD_SERIALIZED ({}) or more is expected", level,
-                    MPI_THREAD_SERIALIZED));
+                    static_cast<int>(MPI_THREAD_SERIALIZED)));
   }
   return std::unique_ptr<MpiSession>(std::make_unique<Session>());
 }
