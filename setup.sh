@@ -16,6 +16,7 @@ core=(
 full=(
   libtorch-dev libopenblas0-pthread                      # tensors, autograd, kernels
   libopenmpi-dev openmpi-bin                             # ranks that mpirun starts
+  iproute2                                               # network namespaces as hosts, in tests
   python3-torch                                          # what tests and benchmarks compare with
   clang libclang-rt-dev clang-format clang-tidy          # second compiler, sanitizers, fuzzers, formatting
 )

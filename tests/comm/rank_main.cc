@@ -39,10 +39,11 @@ std::string run(std::map<std::string, std::string>& args) {
     options.size = mpi->size();
   }
   if (address.empty() && options.rank == 0) {
-    auto started = TcpStoreServer::start("127.0.0.1");
+    const std::string host = args["serve"].empty() ? "127.0.0.1" : args["serve"];
+    auto started = TcpStoreServer::start(host);
     if (!started.ok()) return started.error().to_string();
     server = *std::move(started);
-    address = fmt::format("127.0.0.1:{}", server->port());
+    address = fmt::format("{}:{}", host, server->port());
     if (!mpi) std::cout << address << std::endl;
   }
   if (mpi) {
