@@ -35,6 +35,7 @@ exec unshare --mount --pid --fork --kill-child bash -euc '
   root="$1"
   mount --make-rprivate /
   mount -t proc proc "$root/proc"
+  mount -t sysfs sysfs "$root/sys"  # MPI looks at the cores there
   mount --rbind /dev "$root/dev"
   exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
     bash -euc "cd /src/yoke && $2"

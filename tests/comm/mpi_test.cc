@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/comm/ranks.h"
 
 namespace yoke::comm::testing {
@@ -30,10 +32,12 @@ TEST_P(Mpi, TheContractHolds) {
   const int size = GetParam();
   auto job = mpirun(size, {.name = "contract", .patience = std::chrono::seconds(60)});
   ASSERT_TRUE(job.wait(std::chrono::seconds(240)));
-  std::string expected;
-  for (int rank = 0; rank < size; ++rank) expected += "ok\n";
-  EXPECT_EQ(job.output(), expected);
-  EXPECT_EQ(job.exit_code(), 0);
+  EXPECT_EQ(job.exit_code(), 0) << job.output();
+  // MPI itself may have something to say about the machine.
+  int fine = 0;
+  std::istringstream lines(job.output());
+  for (std::string line; std::getline(lines, line);) fine += line == "ok" ? 1 : 0;
+  EXPECT_EQ(fine, size) << job.output();
 }
 
 INSTANTIATE_TEST_SUITE_P(Comm, Mpi, ::testing::Values(1, 2, 3, 4, 7),
@@ -53,7 +57,7 @@ TEST_P(MpiFailure, AKilledRankEndsTheJobAndTheReportSaysWhoDied) {
   auto job = mpirun(3, scenario("kill", std::chrono::seconds(20)));
   ASSERT_TRUE(job.wait(std::chrono::seconds(60)));
   EXPECT_NE(job.exit_code(), 0);
-  EXPECT_THAT(job.output(), AllOf(HasSubstr("mpirun noticed that process rank 1"), HasSubstr("signal 9 (Killed)")));
+  EXPECT_THAT(job.output(), AllOf(HasSubstr("noticed that process rank 1"), HasSubstr("signal 9 (Killed)")));
 }
 
 TEST_P(MpiFailure, AStoppedRankIsNamedAtTheDeadline) {

@@ -175,7 +175,11 @@ std::string try_under_mpirun(const std::string& program, const base::Clock& cloc
     ::execlp("mpirun", "mpirun", "--oversubscribe", "-n", "2", program.c_str(), "doctor", "--as-mpi-rank", nullptr);
     write_all(out, "mpirun does not start; on Debian it is in openmpi-bin");
   });
-  return std::string(base::trim(mpirun.output(base::Deadline::in(2 * kPatience, clock), clock)));
+  const std::string output = mpirun.output(base::Deadline::in(2 * kPatience, clock), clock);
+  // MPI itself may have something to say about the machine before or after.
+  const auto line = output.starts_with(kDone) ? 0 : output.find(fmt::format("\n{}", kDone));
+  if (line == std::string::npos) return std::string(base::trim(output));
+  return std::string(base::trim(output.substr(line, output.find('\n', line + 1) - line)));
 }
 
 }  // namespace
