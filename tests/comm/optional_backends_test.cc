@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class OptionalBackends : public ::testing::Test {
  protected:
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   const std::unique_ptr<Store> store_ = make_memory_store();
   const BackendOptions options_{.name = "group", .store = store_.get(), .clock = &clock_};
   const base::Deadline deadline_ = base::Deadline::in(std::chrono::seconds(10), clock_);

@@ -37,7 +37,7 @@ std::vector<int> ranks_of(std::span<const Notice> notices, Wanted wanted) {
     if (wanted(notice)) ranks.push_back(notice.rank);
   }
   std::ranges::sort(ranks);
-  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());  // clang 14 cannot compile std::ranges::unique
   return ranks;
 }
 
