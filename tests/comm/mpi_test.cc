@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/comm/ranks.h"
+#include "tests/support/temp_folder.h"
 
 namespace yoke::comm::testing {
 namespace {
@@ -13,12 +14,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using yoke::testing::Process;
 
-/// mpirun refuses root and more ranks than cores unless told otherwise.
-Process mpirun(int size, const Scenario& scenario) {
+/// mpirun refuses root and more ranks than cores unless told otherwise. MPI's own shared memory, which jobs that are
+/// killed leave behind, is in `folder`: it goes with the test.
+Process mpirun(int size, const Scenario& scenario, const yoke::testing::TempFolder& folder) {
   std::vector<std::string> command{"mpirun",       "--oversubscribe", "-n", std::to_string(size),
                                    YOKE_COMM_RANK, "backend=mpi"};
   for (const auto& word : words_of(scenario)) command.push_back(word);
-  return Process(command, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  return Process(command, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                           "OMPI_MCA_btl_vader_backing_directory=" + folder.path(),
+                           "OMPI_MCA_btl_sm_backing_directory=" + folder.path()});
 }
 
 class Mpi : public ::testing::TestWithParam<int> {
@@ -26,11 +30,12 @@ class Mpi : public ::testing::TestWithParam<int> {
   void SetUp() override {
     if (!has_backend("mpi")) GTEST_SKIP() << "mpi is not in this build";
   }
+  const yoke::testing::TempFolder folder_;
 };
 
 TEST_P(Mpi, TheContractHolds) {
   const int size = GetParam();
-  auto job = mpirun(size, {.name = "contract", .patience = std::chrono::seconds(60)});
+  auto job = mpirun(size, {.name = "contract", .patience = std::chrono::seconds(60)}, folder_);
   ASSERT_TRUE(job.wait(std::chrono::seconds(240)));
   EXPECT_EQ(job.exit_code(), 0) << job.output();
   // MPI itself may have something to say about the machine.
@@ -51,17 +56,18 @@ class MpiFailure : public ::testing::TestWithParam<const char*> {
   Scenario scenario(const std::string& act, std::chrono::milliseconds patience) const {
     return {.name = "loop", .op = GetParam(), .victim = 1, .act = act, .patience = patience};
   }
+  const yoke::testing::TempFolder folder_;
 };
 
 TEST_P(MpiFailure, AKilledRankEndsTheJobAndTheReportSaysWhoDied) {
-  auto job = mpirun(3, scenario("kill", std::chrono::seconds(20)));
+  auto job = mpirun(3, scenario("kill", std::chrono::seconds(20)), folder_);
   ASSERT_TRUE(job.wait(std::chrono::seconds(60)));
   EXPECT_NE(job.exit_code(), 0);
   EXPECT_THAT(job.output(), AllOf(HasSubstr("noticed that process rank 1"), HasSubstr("signal 9 (Killed)")));
 }
 
 TEST_P(MpiFailure, AStoppedRankIsNamedAtTheDeadline) {
-  auto job = mpirun(3, scenario("stop", std::chrono::milliseconds(1500)));
+  auto job = mpirun(3, scenario("stop", std::chrono::milliseconds(1500)), folder_);
   // The others report and end; mpirun goes on for the sake of the stopped one until it is told to end.
   std::string output;
   for (int i = 0; i < 600 && output.find("ranks 1:") == std::string::npos; ++i) {
@@ -72,7 +78,7 @@ TEST_P(MpiFailure, AStoppedRankIsNamedAtTheDeadline) {
 }
 
 TEST_P(MpiFailure, ARankThatIsCutOffEndsTheJobOrIsNamed) {
-  auto job = mpirun(3, scenario("disconnect", std::chrono::milliseconds(1500)));
+  auto job = mpirun(3, scenario("disconnect", std::chrono::milliseconds(1500)), folder_);
   ASSERT_TRUE(job.wait(std::chrono::seconds(60)));
   EXPECT_TRUE(job.exit_code() != 0 || job.output().find("ranks 1:") != std::string::npos) << job.output();
 }
