@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -249,25 +250,42 @@ std::string report(const Group& group, const base::Status& status, base::Duratio
                      status.error().message);
 }
 
-base::Status one_op(const Scenario& scenario, Group& group, std::vector<float>& data, const base::Deadline& deadline) {
-  if (scenario.op == "all_reduce") return group.run(all_reduce(std::span(data)), deadline);
-  if (scenario.op == "reduce_scatter") return group.run(reduce_scatter(std::span(data)), deadline);
-  if (scenario.op == "all_gather") return group.run(all_gather(std::span(data)), deadline);
-  if (scenario.op == "broadcast") return group.run(broadcast(std::span(data), 0), deadline);
+base::Status one_op(const Scenario& scenario, Group& group, std::span<float> data, std::span<float> in,
+                    const base::Deadline& deadline) {
+  if (scenario.op == "all_reduce") return group.run(all_reduce(data), deadline);
+  if (scenario.op == "reduce_scatter") return group.run(reduce_scatter(data), deadline);
+  if (scenario.op == "all_gather") return group.run(all_gather(data), deadline);
+  if (scenario.op == "broadcast") return group.run(broadcast(data, 0), deadline);
   if (scenario.op == "barrier") return group.run(barrier(), deadline);
   const int to = (group.rank() + 1) % group.size();
   const int from = (group.rank() + group.size() - 1) % group.size();
-  std::vector<float> in(data.size());
   auto sent = group.launch(send(std::span<const float>(data), to), deadline);
-  auto received = group.launch(receive(std::span(in), from), deadline);
-  const auto status = received.wait();
-  const auto other = sent.wait();
-  return status.ok() ? other : status;
+  auto received = group.launch(receive(in, from), deadline);
+  YOKE_CHECK(received.wait());
+  return sent.wait();
 }
+
+/// Memory that faults whoever touches it after its end.
+class Pages {
+ public:
+  explicit Pages(std::size_t floats)
+      : bytes_(floats * sizeof(float)),
+        start_(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Pages() { release(); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  std::span<float> span() const { return {static_cast<float*>(start_), bytes_ / sizeof(float)}; }
+  void release() { ::mprotect(start_, bytes_, PROT_NONE); }
+
+ private:
+  const std::size_t bytes_;
+  void* const start_;
+};
 
 /// One op again and again until the group fails, which it must, soon after the victim's act.
 std::string loop(const Scenario& scenario, Group& group, const base::Clock& clock) {
-  std::vector<float> data(scenario.op == "message" ? 300'000 : 500'000);
+  Pages data(scenario.op == "message" ? 300'000 : 500'000);
+  Pages second(data.span().size());
   const auto begin = clock.now();
   std::jthread fate;
   if (group.rank() == scenario.victim) {
@@ -280,8 +298,11 @@ std::string loop(const Scenario& scenario, Group& group, const base::Clock& cloc
   }
   while (clock.now() - begin < std::chrono::seconds(60)) {
     const auto start = clock.now();
-    const auto status = one_op(scenario, group, data, base::Deadline::in(scenario.patience, clock));
+    const auto status =
+        one_op(scenario, group, data.span(), second.span(), base::Deadline::in(scenario.patience, clock));
     if (!status.ok()) {
+      data.release();
+      second.release();
       const std::string first = report(group, status, clock.now() - start);
       const auto again = group.run(barrier(), base::Deadline::in(scenario.patience, clock));
       if (again.ok() || again.error() != status.error()) return "the error did not stick: " + first;

@@ -19,7 +19,7 @@ std::string Membership::describe(int of) const {
   return fmt::format("rank {} ({})", of, labels[static_cast<std::size_t>(of)]);
 }
 
-/// Guarded by the group's mutex but for the transfer, which belongs to the thread that waits.
+/// Guarded by the group's mutex but for the transfer, which belongs to the group's owner.
 struct Handle::State {
   State(Group::Core& group_core, const Op& what, const base::Deadline& by) : core(group_core), op(what), deadline(by) {}
 
@@ -112,8 +112,9 @@ struct Group::Core {
     base::MutexLock lock(mutex);
     if (closed)
       return base::input_error(fmt::format("group `{}` was closed before this {}", members.name, to_string(op.kind)));
-    if (failure) return failure->error;
-    return {};
+    if (!failure) return {};
+    drop_messages();
+    return failure->error;
   }
 
   base::Status collective(const Op& op, const base::Deadline& deadline) {
@@ -148,9 +149,27 @@ struct Group::Core {
     base::MutexLock lock(mutex);
     if (doing && doing->what.sequence == 0) doing.reset();
     state.result = result;
-    // A transfer that failed may still be in the backend's hands: it stays until the backend is interrupted and gone.
-    if (!trouble) std::erase_if(messages, [&](const auto& message) { return message.get() == &state; });
+    if (trouble) {
+      drop_messages();
+    } else {
+      std::erase_if(messages, [&](const auto& message) { return message.get() == &state; });
+    }
     return result;
+  }
+
+  /// Before the owner hears of a failure the backend lets go of all its memory: it may be freed at once, also that of
+  /// messages nobody will wait for any more. The owner's thread only.
+  void drop_messages() YOKE_REQUIRES(mutex) {
+    for (const auto& message : messages) {
+      if (!message->result) message->result = failure->error;
+      message->transfer.reset();
+    }
+    messages.clear();
+  }
+  base::Status told(base::Status status) {
+    base::MutexLock lock(mutex);
+    if (failure) drop_messages();
+    return status;
   }
 
   /// Trouble here becomes a verdict that all ranks share.
@@ -232,6 +251,7 @@ base::Status Handle::wait() {
   base::MutexLock lock(core.mutex);
   // Whoever runs the op has a deadline and delivers in any case: this loop ends.
   while (!state_->result) core.changed.wait(core.mutex, base::Deadline::in(std::chrono::seconds(1), core.clock));
+  if (core.failure) core.drop_messages();
   return *state_->result;
 }
 
@@ -266,7 +286,7 @@ base::Status Group::run(const Op& op, const base::Deadline& deadline) {
   }
   if (!alone) return launch(op, deadline).wait();
   YOKE_CHECK(core_->check(op));
-  return core_->collective(op, deadline);
+  return core_->told(core_->collective(op, deadline));
 }
 
 Handle Group::launch(const Op& op, const base::Deadline& deadline) {

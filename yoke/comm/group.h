@@ -8,7 +8,8 @@
 //   YOKE_CHECK(handle.wait());
 //
 // One thread owns a group: it launches and waits. abort(), failure() and the observers may be called from any thread.
-// The first failure is final: every later call returns it. A failure on one rank fails all of them, soon.
+// The first failure is final: every later call returns it. A failure on one rank fails all of them, soon. The memory of
+// an op must stay until it was waited for, or until any call has returned the failure.
 #pragma once
 
 #include <memory>

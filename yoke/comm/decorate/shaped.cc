@@ -62,6 +62,10 @@ class ShapedBackend final : public Backend {
   class HeldTransfer final : public Transfer {
    public:
     HeldTransfer(ShapedBackend& link, std::shared_ptr<Held> held) : link_(link), held_(std::move(held)) {}
+    ~HeldTransfer() override {
+      base::MutexLock lock(link_.mutex_);
+      std::erase(link_.queue_, held_);
+    }
     Outcome wait(const Call& call) override {
       call.wait_for(held_->op.peer);
       if (auto trouble = link_.await_departure(*held_, call)) return trouble;
@@ -86,7 +90,7 @@ class ShapedBackend final : public Backend {
   base::Status work(const std::stop_token& stop) {
     base::MutexLock lock(mutex_);
     while (!stop.stop_requested()) {
-      if (queue_.empty()) {
+      if (queue_.empty() || interrupted_) {
         changed_.wait(mutex_, base::Deadline::in(std::chrono::seconds(1), clock_));
       } else if (clock_.now() < queue_.front()->leaves) {
         changed_.wait(mutex_, base::Deadline::at(queue_.front()->leaves));
