@@ -17,7 +17,9 @@ full=(
   libtorch-dev libopenblas0-pthread                      # tensors, autograd, kernels
   libopenmpi-dev openmpi-bin                             # ranks that mpirun starts
   iproute2                                               # network namespaces as hosts, in tests
-  python3-torch                                          # what tests and benchmarks compare with
+  libturbojpeg0-dev libpng-dev zlib1g-dev                # images, packed data sets
+  dataset-fashion-mnist                                  # the data the quickstart trains on
+  python3-torch python3-torchvision                      # what tests and benchmarks compare with
   clang libclang-rt-dev clang-format clang-tidy          # second compiler, sanitizers, fuzzers, formatting
 )
 

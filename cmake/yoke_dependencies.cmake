@@ -26,6 +26,13 @@ if(YOKE_TORCH)
   add_library(yoke_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
   target_link_libraries(yoke_torch_pch PRIVATE yoke_compile_options yoke_torch fmt::fmt)
   target_precompile_headers(yoke_torch_pch PRIVATE <torch/torch.h>)
+  if(YOKE_TESTS)
+    # Tests are compiled with other options (see yoke_test), so they need one of their own.
+    add_library(yoke_torch_test_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
+    target_link_libraries(yoke_torch_test_pch PRIVATE yoke_compile_options yoke_torch fmt::fmt GTest::gmock)
+    target_compile_options(yoke_torch_test_pch PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    target_precompile_headers(yoke_torch_test_pch PRIVATE <torch/torch.h> <gmock/gmock.h>)
+  endif()
 endif()
 
 # Libraries that move bytes between ranks. Each is an option; one that is on but absent is an error that names the

@@ -73,20 +73,28 @@ function(yoke_module name)
     yoke_require_listed("${tests_dir}" ${arg_TESTS} ${arg_TEST_SUPPORT})
     list(TRANSFORM arg_TESTS PREPEND "${tests_dir}/")
     list(TRANSFORM arg_TEST_DEPS PREPEND yoke::)
-    yoke_test(${target}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS})
+    if(tier STREQUAL "torch")
+      set(with_torch TORCH)
+    endif()
+    yoke_test(${target}_test ${with_torch} SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS})
   endif()
 endfunction()
 
-# yoke_test(NAME SOURCES ... LIBS ... [LABELS slow]): one GoogleTest binary whose cases ctest lists one by one.
+# yoke_test(NAME SOURCES ... LIBS ... [LABELS slow] [TORCH]): one GoogleTest binary whose cases ctest lists one by one.
+# TORCH: its sources include <torch/torch.h>, which is precompiled for them.
 # YOKE_SHARED_DATA points at the reference data; tests skip, and say so, where it is absent.
 function(yoke_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE yoke_compile_options ${arg_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE
     YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
-  target_precompile_headers(${name} PRIVATE <gmock/gmock.h>)
+  if(arg_TORCH)
+    target_precompile_headers(${name} REUSE_FROM yoke_torch_test_pch)
+  else()
+    target_precompile_headers(${name} PRIVATE <gmock/gmock.h>)
+  endif()
   # Tests are compiled often and run for seconds: build them quickly.
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")

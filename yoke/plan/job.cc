@@ -21,10 +21,10 @@ using base::View;
 const std::vector<std::string> kAdaptPolicies{"similarity"};
 const std::vector<std::string> kLrRules{"sqrt", "linear", "none"};
 const std::vector<std::string> kOptimizers{"sgd", "adam", "adamw", "lamb"};
-const std::vector<std::string> kLrPolicies{"constant", "step", "cosine", "polynomial", "exponential"};
+const std::vector<std::string> kLrPolicies{"constant", "step", "multistep", "cosine", "polynomial", "exponential"};
 const std::vector<std::string> kModes{"auto", "data", "pipeline"};
 const std::vector<std::string> kSyncs{"recommend", "overlap", "sequential"};
-const std::vector<std::string> kPrecisions{"fp32", "bf16"};
+const std::vector<std::string> kPrecisions{"fp32", "bf16", "fp16"};
 const std::vector<std::string> kObjectives{"time", "cost"};
 
 template <typename Enum>

@@ -15,13 +15,24 @@ namespace yoke::plan {
 struct ModelSpec {
   std::string name;
   std::optional<std::int64_t> classes;  // absent: what the data set says
+  std::string path;                     // `torchscript`: the file
+  std::string weights;                  // safetensors file to start from; empty: random
   bool operator==(const ModelSpec&) const = default;
 };
 
+/// What to do with an image that cannot be decoded.
+enum class CorruptPolicy { kStop, kSkip };
+
 struct DataSpec {
   std::string name;
-  std::string path;                   // empty: where the data set's package puts it
-  std::optional<std::int64_t> limit;  // only the first so many samples
+  std::string path;                     // empty: where the data set's package puts it
+  std::optional<std::int64_t> limit;    // only the first so many samples
+  std::vector<std::int64_t> shape;      // `synthetic`: of one sample, e.g. [3, 224, 224]
+  std::optional<std::int64_t> classes;  // `synthetic`: how many
+  std::int64_t image = 224;             // image folders: side of what the model sees
+  std::int64_t resize = 256;            // image folders: shorter side before the centre crop
+  CorruptPolicy corrupt = CorruptPolicy::kStop;
+  std::int64_t threads = 1;  // that prepare samples, for each device
   bool operator==(const DataSpec&) const = default;
 };
 
@@ -54,17 +65,27 @@ struct OptimizerSpec {
   double lr = 0.1;
   double momentum = 0.9;
   double weight_decay = 0;
-  double clip_norm = 0;  // 0: no clipping
+  bool nesterov = false;
+  double beta1 = 0.9;  // of adam, adamw and lamb; `betas: [0.9, 0.999]` in the file
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  bool decay_all = false;  // false: no decay on biases and norms
+  double clip_norm = 0;    // 0: no clipping
+  double clip_value = 0;   // 0: no clipping
   bool operator==(const OptimizerSpec&) const = default;
 };
 
-enum class LrPolicy { kConstant, kStep, kCosine, kPolynomial, kExponential };
+enum class LrPolicy { kConstant, kStep, kMultistep, kCosine, kPolynomial, kExponential };
 
 struct LrSpec {
   LrPolicy policy = LrPolicy::kConstant;
-  std::vector<std::int64_t> milestones;  // epochs, ascending; for `step`
-  double gamma = 0.1;
+  std::vector<std::int64_t> milestones;  // epochs, ascending; for `multistep`, and for `step` instead of `every`
+  std::int64_t every = 30;               // epochs; for `step`
+  double gamma = 0.1;                    // for `step` and `multistep`, and for `exponential` for each epoch
+  double power = 1;                      // for `polynomial`
+  double end = 0;                        // what `cosine` and `polynomial` go down to
   std::int64_t warmup_steps = 0;
+  double warmup_from = 0;  // share of the rate that the first step of the warm-up has
   bool operator==(const LrSpec&) const = default;
 };
 
@@ -79,7 +100,7 @@ struct ParallelSpec {
   bool operator==(const ParallelSpec&) const = default;
 };
 
-enum class Precision { kFp32, kBf16 };
+enum class Precision { kFp32, kBf16, kFp16 };
 enum class ScaleObjective { kTime, kCost };
 
 struct ScaleSpec {
@@ -102,6 +123,7 @@ struct Job {
   BatchSpec batch;
   OptimizerSpec optimizer;
   LrSpec lr;
+  double label_smoothing = 0;
   ParallelSpec parallel;
   Precision precision = Precision::kFp32;
   std::int64_t epochs = 1;
