@@ -1,0 +1,317 @@
+#include "yoke/engine/data_lane.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <thread>
+
+#include "yoke/base/thread.h"
+#include "yoke/tensor/compat.h"
+
+namespace yoke::engine {
+namespace {
+
+using Clock = base::Clock;
+
+at::Generator generator_for(const base::StreamName& name, torch::Device device) {
+  const auto seed = base::Stream(name).bits64();
+  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
+  auto generator = at::globalContext().defaultGenerator(device).clone();
+  generator.set_current_seed(seed);
+  return generator;
+}
+
+/// A network of a slot. Its gradients leave for the sum the moment they exist, so it never holds more than one.
+class Replica {
+ public:
+  Replica(const models::Architecture& architecture, Parameters& parameters, GradientSum& gradients,
+          torch::Device device)
+      : network_(architecture, {}), gradients_(gradients), delivered_(parameters.count()) {
+    for (std::size_t i = 0; !device.is_cpu() && i < network_.blocks(); ++i) network_.block(i).to(device);
+    parameters.adopt(network_);
+    for (const auto& parameter : network_.parameters()) {
+      auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
+      accumulator->add_post_hook(std::make_unique<Deliver>(*this, parameters_.size()));
+      accumulators_.push_back(std::move(accumulator));
+      parameters_.push_back(parameter.tensor);
+    }
+  }
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  models::Network& network() { return network_; }
+
+  void backward(const torch::Tensor& loss, double weight) {
+    weight_ = weight;
+    std::ranges::fill(delivered_, 0);
+    loss.backward();
+    // A parameter that the loss does not depend on has had no gradient: the sum must not wait for one.
+    for (std::size_t i = 0; i < delivered_.size(); ++i) {
+      if (delivered_[i] == 0) gradients_.add(i, {}, weight);
+    }
+  }
+
+ private:
+  /// Runs after a gradient was put into its parameter.
+  struct Deliver final : torch::autograd::FunctionPostHook {
+    Deliver(Replica& of, std::size_t parameter) : replica(of), index(parameter) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                              const torch::autograd::variable_list& /*inputs*/) override {
+      auto& slot = replica.parameters_[index].mutable_grad();
+      const torch::Tensor gradient = std::move(slot);
+      slot.reset();
+      replica.gradients_.add(index, gradient, replica.weight_);
+      replica.delivered_[index] = 1;
+      return outputs;
+    }
+    Replica& replica;
+    const std::size_t index;
+  };
+
+  models::Network network_;
+  GradientSum& gradients_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // parameters hold theirs weakly
+  std::vector<char> delivered_;                                       // in this backward pass
+  double weight_ = 1;
+};
+
+}  // namespace
+
+struct DataLane::Core {
+  Core(const models::Architecture& model, Parameters& flat, GradientSum& sum, tensor::Device& on,
+       const LaneOptions& how, const Clock& time)
+      : architecture(model), parameters(flat), gradients(sum), device(on), options(how), clock(time) {}
+
+  /// One of the workers that run at once.
+  struct Slot {
+    Slot(Core& core, int number)
+        : index(number),
+          replica(core.architecture, core.parameters, core.gradients, core.device.where()),
+          thread(fmt::format("worker-{}", number),
+                 [this, &core](const std::stop_token& stop) { return core.serve(*this, stop); }) {}
+    const int index;
+    Replica replica;
+    base::Worker thread;  // last: it uses everything above
+  };
+
+  ~Core() {
+    {
+      base::MutexLock lock(mutex);
+      stopping = true;
+      changed.notify_all();
+    }
+    slots.clear();
+  }
+
+  void begin(std::vector<Work> work, bool train, const base::Deadline& by) {
+    base::MutexLock lock(mutex);
+    report = {};
+    error.reset();
+    training = train;
+    deadline = by;
+    slot_seconds.assign(slots.size(), {});
+    queue.clear();
+    for (auto& one : work) queue.push_back(std::move(one));
+    unfinished = queue.size();
+    changed.notify_all();
+  }
+
+  base::Status serve(Slot& slot, const std::stop_token& stop) {
+    std::unique_ptr<tensor::Slot> entered;
+    int entered_slots = 0;
+    for (;;) {
+      Work work;
+      bool train = true;
+      base::Deadline by = base::Deadline::at({});
+      {
+        base::MutexLock lock(mutex);
+        while (queue.empty() && !stopping && !stop.stop_requested()) {
+          changed.wait(mutex, base::Deadline::in(std::chrono::seconds(1), clock));
+        }
+        if (stopping || stop.stop_requested()) return {};
+        work = std::move(queue.front());
+        queue.pop_front();
+        train = training;
+        by = deadline;
+        if (entered_slots != static_cast<int>(slots.size())) {
+          entered_slots = static_cast<int>(slots.size());
+          entered.reset();
+        }
+      }
+      if (!entered) entered = device.enter(slot.index, entered_slots);
+      const auto done = attempt(slot, work, train, *entered, by);
+      base::MutexLock lock(mutex);
+      if (!done.ok() && !error) {
+        error = done.error();
+        gradients.cancel(done.error());
+        unfinished -= queue.size();
+        queue.clear();
+      }
+      --unfinished;
+      changed.notify_all();
+    }
+  }
+
+  /// Whatever libtorch throws becomes an error that says who computed what.
+  base::Status attempt(Slot& slot, Work& work, bool train, tensor::Slot& entered, const base::Deadline& by) {
+    try {
+      return compute(slot, work, train, entered, by);
+    } catch (const base::Failure& bug) {
+      return bug.error();
+    } catch (const std::bad_alloc&) {
+      return base::infeasible_error(fmt::format(
+          "worker {}: out of memory; a smaller local batch (batch.local) or fewer workers at once need less",
+          work.worker));
+    } catch (const std::exception& fault) {
+      return base::input_error(fmt::format("worker {}: {}", work.worker, first_line(fault.what())));
+    }
+  }
+
+  static std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+  base::Status compute(Slot& slot, Work& work, bool train, tensor::Slot& entered, const base::Deadline& by) {
+    const auto asked = clock.now();
+    if (!work.batch) {
+      YOKE_TRY(work.batch, work.ticket->take(by));
+      work.ticket.reset();
+    }
+    const data::Batch& batch = *work.batch;
+    const auto begin = clock.now();
+    options.trace.span(slot.index, "data", "data", asked, begin);
+    if (batch.samples == 0) {
+      // Every sample was corrupt: a worker without samples counts, with nothing.
+      for (std::size_t i = 0; train && i < parameters.count(); ++i) gradients.add(i, {}, work.weight);
+      base::MutexLock lock(mutex);
+      report.skipped += batch.skipped;
+      return {};
+    }
+    models::NamedTensors inputs;
+    for (const auto& [name, tensor] : batch.tensors) inputs.emplace_back(name, device.upload(tensor));
+    models::Flow flow(std::move(inputs));
+    const models::Pass pass{.training = train, .generator = generator_for(work.draw, device.where())};
+    const bool keeps_buffers = train && work.worker == 0;
+    if (keeps_buffers || !train) parameters.copy_buffers_to(slot.replica.network());
+
+    models::Score score;
+    {
+      const torch::AutoGradMode grad(train);
+      std::optional<tensor::Autocast> autocast;
+      if (options.precision != plan::Precision::kFp32) {
+        autocast.emplace(device.where().type(),
+                         options.precision == plan::Precision::kBf16 ? torch::kBFloat16 : torch::kHalf);
+      }
+      slot.replica.network().forward(flow, pass);
+      autocast.reset();
+      score = architecture.loss(flow, options.loss, !train);
+    }
+    const double loss = score.loss.item<double>();  // waits for the device
+    const auto middle = clock.now();
+    if (train) slot.replica.backward(score.loss, work.weight);
+    if (keeps_buffers) parameters.copy_buffers_from(slot.replica.network());
+    entered.finish();
+    const auto end = clock.now();
+    options.trace.span(slot.index, fmt::format("forward {}", work.worker), "compute", begin, middle);
+    if (train) options.trace.span(slot.index, fmt::format("backward {}", work.worker), "compute", middle, end);
+    wait_as_slow_device(end - begin);
+
+    base::MutexLock lock(mutex);
+    report.loss += loss * static_cast<double>(score.samples);
+    report.samples += score.samples;
+    report.skipped += batch.skipped;
+    report.correct += std::max<std::int64_t>(score.correct, 0);
+    if (!std::isfinite(loss) && !report.bad_worker) report.bad_worker = work.worker;
+    auto& seconds = slot_seconds[static_cast<std::size_t>(slot.index)];
+    seconds.data += base::to_seconds(begin - asked);
+    seconds.forward += base::to_seconds(middle - begin) / options.speed;
+    seconds.backward += base::to_seconds(end - middle) / options.speed;
+    return {};
+  }
+
+  void wait_as_slow_device(base::Duration computed) const {
+    if (options.speed >= 1) return;
+    std::this_thread::sleep_for(base::from_seconds(base::to_seconds(computed) * (1 / options.speed - 1)));
+  }
+
+  struct Seconds {
+    double data = 0;
+    double forward = 0;
+    double backward = 0;
+  };
+
+  const models::Architecture& architecture;
+  Parameters& parameters;
+  GradientSum& gradients;
+  tensor::Device& device;
+  const LaneOptions options;
+  const Clock& clock;
+
+  base::Mutex mutex;
+  base::Condition changed;
+  std::deque<Work> queue YOKE_GUARDED_BY(mutex);
+  std::size_t unfinished YOKE_GUARDED_BY(mutex) = 0;  // in the queue or in a slot's hands
+  bool training YOKE_GUARDED_BY(mutex) = true;
+  bool stopping YOKE_GUARDED_BY(mutex) = false;
+  base::Deadline deadline YOKE_GUARDED_BY(mutex) = base::Deadline::at({});
+  LaneReport report YOKE_GUARDED_BY(mutex);
+  std::vector<Seconds> slot_seconds YOKE_GUARDED_BY(mutex);
+  std::optional<base::Error> error YOKE_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Slot>> slots;  // last: their threads use everything above; changed while they are idle
+};
+
+DataLane::DataLane(const models::Architecture& architecture, Parameters& parameters, GradientSum& gradients,
+                   tensor::Device& device, const LaneOptions& options, const Clock& clock)
+    : core_(std::make_unique<Core>(architecture, parameters, gradients, device, options, clock)) {}
+
+DataLane::~DataLane() = default;
+
+void DataLane::resize(int vsw) {
+  const auto wanted = static_cast<std::size_t>(vsw);
+  std::vector<std::unique_ptr<Core::Slot>> leaving;
+  while (core_->slots.size() < wanted) {
+    auto slot = std::make_unique<Core::Slot>(*core_, static_cast<int>(core_->slots.size()));
+    base::MutexLock lock(core_->mutex);
+    core_->slots.push_back(std::move(slot));
+  }
+  base::MutexLock lock(core_->mutex);
+  while (core_->slots.size() > wanted) {
+    core_->slots.back()->thread.request_stop();
+    leaving.push_back(std::move(core_->slots.back()));
+    core_->slots.pop_back();
+  }
+  core_->changed.notify_all();
+}
+
+int DataLane::vsw() const {
+  return static_cast<int>(core_->slots.size());
+}
+
+void DataLane::start(std::vector<Work> work, const base::Deadline& deadline) {
+  core_->begin(std::move(work), true, deadline);
+}
+
+void DataLane::start_evaluation(std::vector<Work> work, const base::Deadline& deadline) {
+  core_->begin(std::move(work), false, deadline);
+}
+
+base::Result<LaneReport> DataLane::finish(const base::Deadline& deadline) {
+  base::MutexLock lock(core_->mutex);
+  while (core_->unfinished > 0) {
+    if (!core_->changed.wait(core_->mutex, deadline) && core_->unfinished > 0) {
+      return base::peer_error(fmt::format("{} workers of this device did not finish in time", core_->unfinished));
+    }
+  }
+  if (core_->error) return *core_->error;
+  LaneReport report = core_->report;
+  for (const auto& seconds : core_->slot_seconds) {
+    report.data_seconds = std::max(report.data_seconds, seconds.data);
+    report.forward_seconds = std::max(report.forward_seconds, seconds.forward);
+    report.backward_seconds = std::max(report.backward_seconds, seconds.backward);
+  }
+  return report;
+}
+
+}  // namespace yoke::engine

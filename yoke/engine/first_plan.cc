@@ -1,0 +1,272 @@
+#include "yoke/engine/first_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "yoke/base/units.h"
+#include "yoke/comm/op.h"
+#include "yoke/plan/solve/batch/batch.h"
+
+namespace yoke::engine {
+namespace {
+
+constexpr int kMostSizes = 5;
+constexpr int kProbe = 2;  // samples of the pass that memory is judged by
+
+/// What one rank has measured for one local batch size. Plain numbers: it travels as they are.
+struct Entry {
+  double fits = 0;  // 1: it does
+  double data = 0;
+  double forward = 0;
+  double backward = 0;
+};
+
+/// What all ranks have measured.
+struct Table {
+  std::vector<int> sizes;
+  std::vector<std::vector<Entry>> entries;  // by rank, by size
+  std::vector<double> update;               // by rank
+  double all_reduce = 0;
+};
+
+/// Costs straight from measurements. One worker at a time on each device: more at once gain nothing where kernels share
+/// the cores of a processor.
+class MeasuredCost final : public plan::BatchCost {
+ public:
+  MeasuredCost(cluster::Cluster cluster, std::vector<int> classes, Table table, std::vector<int> class_of_rank)
+      : cluster_(std::move(cluster)), classes_(std::move(classes)), table_(std::move(table)) {
+    const int count = 1 + *std::ranges::max_element(classes_);
+    averages_.resize(static_cast<std::size_t>(count));
+    for (int c = 0; c < count; ++c) {
+      auto& average = averages_[static_cast<std::size_t>(c)];
+      average.sizes.resize(table_.sizes.size(), Entry{.fits = 1});
+      int ranks = 0;
+      for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank) {
+        if (class_of_rank[rank] != c) continue;
+        ++ranks;
+        average.update += table_.update[rank];
+        for (std::size_t i = 0; i < table_.sizes.size(); ++i) {
+          const Entry& one = table_.entries[rank][i];
+          Entry& sum = average.sizes[i];
+          sum.fits = std::min(sum.fits, one.fits);
+          sum.data += one.data;
+          sum.forward += one.forward;
+          sum.backward += one.backward;
+        }
+      }
+      average.update /= ranks;
+      for (auto& sum : average.sizes) {
+        sum.data /= ranks;
+        sum.forward /= ranks;
+        sum.backward /= ranks;
+      }
+    }
+    for (std::size_t i = 0; i < table_.sizes.size(); ++i) {
+      const auto runs = [&](const Average& average) { return average.sizes[i].fits > 0; };
+      if (std::ranges::any_of(averages_, runs)) usable_.push_back(table_.sizes[i]);
+    }
+  }
+
+  const cluster::Cluster& cluster() const override { return cluster_; }
+  const std::vector<int>& node_classes() const override { return classes_; }
+  const std::vector<int>& local_batch_sizes() const override { return usable_; }
+  int max_vsw(int device_class, int lbs) const override { return entry(device_class, lbs).fits > 0 ? 1 : 0; }
+
+  plan::LaneCost lane(int device_class, int lbs, int /*vsw*/, plan::Sync /*sync*/, plan::Extent extent) const override {
+    const Entry& one = entry(device_class, lbs);
+    const double compute = one.forward + one.backward;
+    return {.first_round = compute + all_reduce(extent) + averages_[static_cast<std::size_t>(device_class)].update,
+            .further_round = compute};
+  }
+
+  plan::StepParts parts(int device_class, const plan::LaneWork& work, plan::Sync /*sync*/,
+                        plan::Extent extent) const override {
+    const Entry& one = entry(device_class, work.lbs);
+    return {.forward = one.forward * (work.ga + 1),
+            .backward = one.backward * (work.ga + 1),
+            .all_reduce_exposed = all_reduce(extent),
+            .update = averages_[static_cast<std::size_t>(device_class)].update};
+  }
+
+  plan::Sync recommended_sync() const override { return plan::Sync::kOverlap; }
+
+ private:
+  struct Average {
+    std::vector<Entry> sizes;
+    double update = 0;
+  };
+
+  const Entry& entry(int device_class, int lbs) const {
+    const auto found = std::ranges::find(table_.sizes, lbs);
+    return averages_[static_cast<std::size_t>(device_class)]
+        .sizes[static_cast<std::size_t>(found - table_.sizes.begin())];
+  }
+  double all_reduce(plan::Extent extent) const { return extent.devices > 1 ? table_.all_reduce : 0; }
+
+  const cluster::Cluster cluster_;
+  const std::vector<int> classes_;
+  const Table table_;
+  std::vector<Average> averages_;  // by class
+  std::vector<int> usable_;
+};
+
+/// The nodes of the ranks' devices, the class of each node, and of each rank.
+struct Sorted {
+  std::vector<cluster::Node> nodes;
+  std::vector<int> node_classes;
+  std::vector<int> rank_classes;
+};
+
+base::Result<Sorted> sort_devices(const std::vector<DeviceSpec>& devices) {
+  Sorted sorted;
+  std::map<std::tuple<std::string, double, std::int64_t>, int> classes;
+  std::map<std::string, std::size_t> node_of;
+  for (const auto& device : devices) {
+    const auto key = std::tuple(device.type, device.speed, device.memory_bytes.value_or(-1));
+    const int device_class = classes.emplace(key, static_cast<int>(classes.size())).first->second;
+    const auto [known, added] = node_of.emplace(device.id.node, sorted.nodes.size());
+    if (added) {
+      sorted.nodes.push_back({.name = device.id.node, .devices = 0, .type = device.type, .speed = device.speed});
+      sorted.node_classes.push_back(device_class);
+    }
+    if (device.id.index != sorted.nodes[known->second].devices) {
+      return base::input_error(
+          fmt::format("device {} follows {} devices of its node; expected ranks in the order of "
+                      "devices, none left out",
+                      device.id.to_string(), sorted.nodes[known->second].devices));
+    }
+    ++sorted.nodes[known->second].devices;
+    sorted.rank_classes.push_back(device_class);
+  }
+  return sorted;
+}
+
+/// Activations of a pass, judged by one of few samples: they grow with the samples.
+base::Result<double> bytes_per_sample(Trainer& trainer) {
+  YOKE_TRY(const Measurement probe, trainer.measure(kProbe, 1));
+  return static_cast<double>(std::max<std::int64_t>(0, probe.peak_bytes - trainer.state_bytes())) / kProbe;
+}
+
+base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOptions& options, std::vector<int> sizes) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const DeviceSpec& device = options.devices[rank];
+  const auto ranks = static_cast<std::size_t>(group.size());
+  const auto by = [&] { return base::Deadline::in(options.patience, base::SystemClock()); };
+  constexpr std::size_t kFields = sizeof(Entry) / sizeof(double);
+
+  double per_sample = 0;
+  if (device.memory_bytes) {
+    YOKE_TRY(per_sample, bytes_per_sample(trainer));
+  }
+  std::vector<double> numbers(ranks * (sizes.size() * kFields + 1));
+  double* own = numbers.data() + rank * (sizes.size() * kFields + 1);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const bool fits = !device.memory_bytes || static_cast<double>(trainer.state_bytes()) + per_sample * sizes[i] <=
+                                                  static_cast<double>(*device.memory_bytes);
+    // All ranks measure together: what they share (cores, memory) is shared in training too.
+    YOKE_CHECK(group.run(comm::barrier(), by()));
+    if (!fits) continue;
+    YOKE_TRY(const Measurement one, trainer.measure(sizes[i], 1));
+    const Entry entry{.fits = 1, .data = one.data, .forward = one.forward, .backward = one.backward};
+    std::copy_n(reinterpret_cast<const double*>(&entry), kFields, own + i * kFields);
+  }
+  own[sizes.size() * kFields] = trainer.measure_update();
+  Table table{.sizes = std::move(sizes)};
+  YOKE_TRY(table.all_reduce, trainer.measure_all_reduce(group));
+  YOKE_CHECK(group.run(comm::all_reduce(std::span(&table.all_reduce, 1), comm::Reduction::kMax), by()));
+  YOKE_CHECK(group.run(comm::all_gather(std::span(numbers)), by()));
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double* theirs = numbers.data() + r * (table.sizes.size() * kFields + 1);
+    auto& entries = table.entries.emplace_back(table.sizes.size());
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      std::copy_n(theirs + i * kFields, kFields, reinterpret_cast<double*>(&entries[i]));
+    }
+    table.update.push_back(theirs[table.sizes.size() * kFields]);
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<int> local_batches_to_try(const plan::BatchSpec& batch, int devices) {
+  if (!batch.local.empty()) return {batch.local.begin(), batch.local.end()};
+  std::vector<int> divisors;
+  for (std::int64_t size = 1; size <= batch.global / devices && size <= 1024; ++size) {
+    if (batch.global % size == 0) divisors.push_back(static_cast<int>(size));
+  }
+  if (divisors.empty()) return {1};
+  // The largest ones, each about half of the one before.
+  std::vector<int> chosen;
+  for (auto size = divisors.rbegin(); size != divisors.rend() && chosen.size() < kMostSizes; ++size) {
+    if (chosen.empty() || *size * 2 <= chosen.back()) chosen.push_back(*size);
+  }
+  std::ranges::reverse(chosen);
+  return chosen;
+}
+
+base::Result<bool> fits_memory(Trainer& trainer, const DeviceSpec& device, int lbs, int vsw) {
+  if (!device.memory_bytes) return true;
+  YOKE_TRY(const double per_sample, bytes_per_sample(trainer));
+  return static_cast<double>(trainer.state_bytes()) + per_sample * lbs * vsw <=
+         static_cast<double>(*device.memory_bytes);
+}
+
+base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, const RankOptions& options,
+                                         std::optional<int> at_most) {
+  YOKE_TRY(Sorted sorted, sort_devices(options.devices));
+  YOKE_TRY(cluster::Cluster cluster, cluster::Cluster::make(std::move(sorted.nodes)));
+  std::vector<int> sizes = local_batches_to_try(options.job.batch, group.size());
+  const int wanted = *std::ranges::max_element(sizes);
+  if (at_most) std::erase_if(sizes, [&](int size) { return size > *at_most; });
+  if (sizes.empty()) sizes.push_back(*at_most);
+
+  for (;;) {
+    YOKE_TRY(Table table, measure(trainer, group, options, sizes));
+    const MeasuredCost cost(cluster, sorted.node_classes, std::move(table), sorted.rank_classes);
+    if (cost.local_batch_sizes().empty()) {
+      // Nothing fits: half of the smallest, which keeps the global batch with twice the rounds.
+      const int smallest = *std::ranges::min_element(sizes);
+      if (smallest == 1) {
+        return base::infeasible_error(fmt::format(
+            "the model does not fit: weights, gradients and optimizer take {} and one sample at a time exceeds the "
+            "smallest device's memory; expected devices with more `memory`",
+            base::format_bytes(base::Bytes{trainer.state_bytes()})));
+      }
+      sizes = {smallest / 2};
+      continue;
+    }
+    plan::BatchRequest request{.gbs = static_cast<int>(options.job.batch.global)};
+    if (options.job.parallel.sync == plan::SyncChoice::kOverlap) request.sync = plan::Sync::kOverlap;
+    if (options.job.parallel.sync == plan::SyncChoice::kSequential) request.sync = plan::Sync::kSequential;
+    YOKE_TRY(const plan::BatchSolution solution, plan::solve_batch(cost, request));
+    FirstPlan first;
+    first.plan = {.model = options.job.model.name,
+                  .gbs = solution.gbs,
+                  .lbs = solution.lbs,
+                  .sync = solution.sync,
+                  .step_seconds = solution.step_seconds,
+                  .cost_model = "measured"};
+    for (const auto& lane : solution.lanes) {
+      for (int i = 0; i < lane.devices; ++i) {
+        first.plan.data_lanes.push_back({.device = {.node = lane.node, .index = lane.first_device + i},
+                                         .vsw = lane.vsw,
+                                         .ga = lane.ga,
+                                         .seconds = lane.parts});
+      }
+    }
+    if (solution.equal_split) first.equal_split_step_seconds = solution.equal_split->step_seconds;
+    const auto& usable = cost.local_batch_sizes();
+    if (*std::ranges::max_element(usable) < wanted) {
+      first.note = fmt::format(
+          "a local batch of {} does not fit the memory of every device; trains with {} and more rounds, the global "
+          "batch stays {}",
+          wanted, solution.lbs, solution.gbs);
+    }
+    return first;
+  }
+}
+
+}  // namespace yoke::engine

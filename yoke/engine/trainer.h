@@ -1,0 +1,106 @@
+// Trains on one device of a group: the state (weights, optimizer, data cursor), one step at a time, under a plan that
+// may change between any two steps. The state does not depend on the plan or the group: configure() takes others in its
+// place, and ranks that come anew get the state from one that has it. Adaptive batching, scaling and recovery are calls
+// of configure().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/result.h"
+#include "yoke/comm/group.h"
+#include "yoke/data/dataset.h"
+#include "yoke/data/sampler.h"
+#include "yoke/engine/checkpoint/checkpoint.h"
+#include "yoke/engine/data_lane.h"
+#include "yoke/engine/rank.h"
+#include "yoke/models/model.h"
+#include "yoke/plan/job.h"
+#include "yoke/plan/plan.h"
+#include "yoke/tensor/device.h"
+
+namespace yoke::engine {
+
+struct TrainerOptions {
+  plan::Job job;
+  models::Architecture architecture;
+  const data::Dataset* train = nullptr;
+  const data::Dataset* test = nullptr;  // absent: nothing to evaluate on
+  tensor::Device* device = nullptr;
+  double speed = 1;
+  TraceSink trace;
+  base::Duration patience = std::chrono::minutes(5);  // of every wait for other ranks
+};
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+  std::int64_t samples = 0;
+};
+
+/// Seconds of a device's own part of a step.
+struct Measurement {
+  double data = 0;
+  double forward = 0;
+  double backward = 0;
+  std::int64_t peak_bytes = 0;  // of the device's memory; 0: not counted
+};
+
+/// One thread owns it.
+class Trainer {
+ public:
+  /// Fresh weights from the job's seed. What `options` points at must outlive the trainer.
+  static base::Result<std::unique_ptr<Trainer>> make(TrainerOptions options, const base::Clock& clock);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// From the next step on trains by this plan in this group, whose rank i runs the lane of `devices[i]`. Every rank of
+  /// the group calls it. Afterwards all have the state of the one that is furthest. Input error if the plan gives a
+  /// device nothing to do or is not for data lanes.
+  base::Status configure(const plan::Plan& plan, std::unique_ptr<comm::Group> group,
+                         const std::vector<cluster::DeviceId>& devices);
+  /// Gives the group back, e.g. to plan anew with it. Precondition: configured.
+  std::unique_ptr<comm::Group> release_group();
+
+  /// One update. On an error the step may have been applied in part: only configure(), restore() or the end may follow.
+  /// `stop`: this rank would like to stop; wants_stop() then tells, on all ranks, whether any would.
+  base::Result<StepReport> step(bool stop = false);
+  bool wants_stop() const;
+  /// Whether all epochs are done.
+  bool finished() const;
+  /// On the test data, shared by all ranks.
+  base::Result<Evaluation> evaluate();
+
+  const data::Cursor& cursor() const;
+  std::int64_t skipped_samples() const;
+  std::int64_t total_samples() const;
+  std::int64_t steps_per_epoch() const;
+  comm::Group& group();
+
+  Checkpoint snapshot() const;
+  /// Takes a checkpoint's state. Input error that names what does not fit; nothing is changed then.
+  base::Status restore(const Checkpoint& checkpoint, const std::string& where);
+  /// Copies these weights in before training, e.g. pretrained ones.
+  base::Status load(const NamedTensors& weights, const std::string& where);
+
+  /// Forward and backward passes of workers of `lbs` samples, `vsw` at a time, without an update: for planning. The
+  /// state is unchanged.
+  base::Result<Measurement> measure(int lbs, int vsw);
+  /// Seconds of updating all buckets, and of reducing them in `group`. Precondition: no step was done yet.
+  double measure_update();
+  base::Result<double> measure_all_reduce(comm::Group& group);
+  /// Bytes of weights, gradients and optimizer state.
+  std::int64_t state_bytes() const;
+
+ private:
+  struct Core;
+  explicit Trainer(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace yoke::engine
