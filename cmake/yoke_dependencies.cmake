@@ -35,6 +35,20 @@ if(YOKE_TORCH)
   endif()
 endif()
 
+# What data sets are packed with. The fuzz targets of their readers need no libtorch.
+if(YOKE_TORCH OR YOKE_FUZZ)
+  find_package(PkgConfig QUIET)
+  find_package(PNG QUIET)
+  find_package(ZLIB QUIET)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(TURBOJPEG QUIET IMPORTED_TARGET libturbojpeg)
+  endif()
+  if(NOT TARGET PkgConfig::TURBOJPEG OR NOT TARGET PNG::PNG OR NOT TARGET ZLIB::ZLIB)
+    message(FATAL_ERROR "libturbojpeg, libpng or zlib was not found (or pkg-config, which finds the first): "
+      "install libturbojpeg0-dev libpng-dev zlib1g-dev pkg-config")
+  endif()
+endif()
+
 # Libraries that move bytes between ranks. Each is an option; one that is on but absent is an error that names the
 # package, so that no build lacks a backend by accident.
 if(YOKE_GLOO)

@@ -37,7 +37,10 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
-  /// Errors name the file. `draw` names the stream for augmentation; absent (evaluation): there is none.
+  /// Errors name the file. `draw` names the stream for augmentation; absent (evaluation): there is none. A sample's
+  /// augmentation depends on `draw` and on the sample's place in `indices` only. Corrupt samples are left out and
+  /// counted if the data set is told to; a batch of nothing else has 0 samples, and tensors with a first dimension of
+  /// 0. Precondition: 0 <= index < size. Keeps to the calling thread.
   virtual base::Result<Batch> load(std::span<const std::int64_t> indices,
                                    const std::optional<base::StreamName>& draw) const = 0;
 };
@@ -46,19 +49,23 @@ enum class Split { kTrain, kTest };
 enum class Corrupt { kStop, kSkip };
 
 struct DatasetOptions {
-  std::string name;  // fashion-mnist, imagenet (any folder of class folders), synthetic
+  std::string name;  // one of list_datasets()
   std::string path;  // empty: where the data set's package puts it
   Split split = Split::kTrain;
-  std::optional<std::int64_t> limit;
-  std::vector<std::int64_t> shape;      // synthetic
-  std::optional<std::int64_t> classes;  // synthetic
-  std::int64_t image = 224;
-  std::int64_t resize = 256;
-  Corrupt corrupt = Corrupt::kStop;
+  std::optional<std::int64_t> limit;    // the first so many samples; synthetic: how many there are
+  std::vector<std::int64_t> shape;      // of a synthetic sample; of any other data set: what it is expected to have
+  std::optional<std::int64_t> classes;  // likewise
+  std::int64_t image = 224;             // image folders: side of the images that come out
+  std::int64_t resize = 256;            // image folders: shorter side before the middle is cut out for evaluation
+  Corrupt corrupt = Corrupt::kStop;     // image folders: what cannot be decoded
 };
 
-/// Input error that says what is missing and how to get it.
+/// Opens `fashion-mnist`, `image-folder` (also named `imagenet`) or `synthetic`. Input error that says what is missing
+/// and how to get it, or what was found where `shape` or `classes` expect something else.
 base::Result<std::unique_ptr<Dataset>> open_dataset(const DatasetOptions& options);
 std::vector<std::string> list_datasets();
+
+/// For data sets: throws base::Failure unless the index is one of theirs.
+void check_index(std::int64_t index, const DatasetInfo& info);
 
 }  // namespace yoke::data

@@ -23,16 +23,18 @@ struct Order {
 class Ticket {
  public:
   virtual ~Ticket() = default;
-  /// Waits; at most once. An error that says so when the deadline passes.
+  /// Waits; at most once. Whatever loading threw comes back as an error; so does a deadline that passes. An order that
+  /// has not begun is begun next, beyond the capacity if need be: taking in another order than ordering never locks up.
   virtual base::Result<Batch> take(const base::Deadline& deadline) = 0;
 };
 
 struct LoaderOptions {
-  int threads = 1;
-  std::size_t capacity = 16;  // batches that may lie ready; threads wait beyond that
+  int threads = 1;            // at least 1
+  std::size_t capacity = 16;  // batches that may lie ready or be in the making, at least 1; threads wait beyond that
 };
 
-/// One thread orders and takes. Orders are begun in the order given.
+/// One thread orders and takes. Orders are begun in the order given, but for what is waited for already.
+/// The destructor waits for the batches in the making, and for nothing else; tickets may outlive the loader.
 class Loader {
  public:
   /// `dataset` and `clock` must outlive the loader.
