@@ -31,10 +31,12 @@ std::string Value::describe() const {
 std::string Range::describe(std::string_view noun) const {
   const bool has_least = std::isfinite(least);
   const bool has_most = std::isfinite(most);
-  if (has_least && has_most && !least_excluded) return fmt::format("{} from {} to {}", noun, least, most);
+  if (has_least && has_most && !least_excluded && !most_excluded) {
+    return fmt::format("{} from {} to {}", noun, least, most);
+  }
   std::string text(noun);
   if (has_least) text += fmt::format(" {} {}", least_excluded ? ">" : ">=", least);
-  if (has_most) text += fmt::format("{} <= {}", has_least ? " and" : "", most);
+  if (has_most) text += fmt::format("{} {} {}", has_least ? " and" : "", most_excluded ? "<" : "<=", most);
   return text;
 }
 

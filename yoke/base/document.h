@@ -72,8 +72,11 @@ struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool least_excluded = false;
+  bool most_excluded = false;
 
-  bool contains(double value) const { return (least_excluded ? value > least : value >= least) && value <= most; }
+  bool contains(double value) const {
+    return (least_excluded ? value > least : value >= least) && (most_excluded ? value < most : value <= most);
+  }
   /// `a number > 0`, `a number from 0 to 1`.
   std::string describe(std::string_view noun) const;
 };

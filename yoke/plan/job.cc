@@ -18,6 +18,7 @@ using base::Range;
 using base::View;
 
 // The spelling of each enum, in the order of its values: reading and writing share one list.
+const std::vector<std::string> kCorruptPolicies{"stop", "skip"};
 const std::vector<std::string> kAdaptPolicies{"similarity"};
 const std::vector<std::string> kLrRules{"sqrt", "linear", "none"};
 const std::vector<std::string> kOptimizers{"sgd", "adam", "adamw", "lamb"};
@@ -26,6 +27,14 @@ const std::vector<std::string> kModes{"auto", "data", "pipeline"};
 const std::vector<std::string> kSyncs{"recommend", "overlap", "sequential"};
 const std::vector<std::string> kPrecisions{"fp32", "bf16", "fp16"};
 const std::vector<std::string> kObjectives{"time", "cost"};
+
+/// A model of this name is a file, given as `path`.
+constexpr std::string_view kTorchScript = "torchscript";
+
+/// Pixels; what codecs of images allow.
+constexpr Range kSide{.least = 1, .most = 65535};
+constexpr Range kShare{.least = 0, .most = 1};
+constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
 
 template <typename Enum>
 Enum choice(View& map, const std::string& key, const std::vector<std::string>& names, Enum fallback) {
@@ -44,10 +53,21 @@ std::optional<std::int64_t> optional_count(View& map, const std::string& key) {
   return view->integer(kCount);
 }
 
+std::vector<std::int64_t> counts(View list) {
+  std::vector<std::int64_t> values;
+  for (auto& item : list.items()) values.push_back(item.integer(kCount));
+  return values;
+}
+
 ModelSpec read_model(View view) {
   ModelSpec model;
   model.name = view.field("name").text();
   model.classes = optional_count(view, "classes");
+  model.path = view.text_or("path", "");
+  model.weights = view.text_or("weights", "");
+  if (model.name == kTorchScript && model.path.empty()) {
+    view.fail("found model `torchscript` without `path`, expected the path of a TorchScript file");
+  }
   view.done();
   return model;
 }
@@ -57,6 +77,21 @@ DataSpec read_data(View view) {
   data.name = view.field("name").text();
   data.path = view.text_or("path", "");
   data.limit = optional_count(view, "limit");
+  if (auto shape = view.find("shape")) {
+    data.shape = counts(*shape);
+    if (data.shape.empty()) shape->fail("found an empty list, expected the shape of one sample such as [3, 224, 224]");
+  }
+  data.classes = optional_count(view, "classes");
+  data.image = view.integer_or("image", data.image, kSide);
+  data.resize = view.integer_or("resize", data.resize, kSide);
+  if (data.image > data.resize) {
+    view.fail(
+        fmt::format("found image {} above resize {}, expected image <= resize: the image is cut out of the "
+                    "resized one",
+                    data.image, data.resize));
+  }
+  data.corrupt = choice(view, "corrupt", kCorruptPolicies, data.corrupt);
+  data.threads = view.integer_or("threads", data.threads, Range{.least = 1, .most = 1024});
   view.done();
   return data;
 }
@@ -76,11 +111,7 @@ BatchSpec read_batch(View view) {
   BatchSpec batch;
   batch.global = view.field("global").integer(kCount);
   if (auto local = view.find("local")) {
-    if (local->is_list()) {
-      for (auto& size : local->items()) batch.local.push_back(size.integer(kCount));
-    } else {
-      batch.local.push_back(local->integer(kCount));
-    }
+    batch.local = local->is_list() ? counts(*local) : std::vector{local->integer(kCount)};
   }
   batch.min = optional_count(view, "min");
   batch.max = optional_count(view, "max");
@@ -104,9 +135,29 @@ OptimizerSpec read_optimizer(View view) {
   OptimizerSpec optimizer;
   optimizer.name = choice(view, "name", kOptimizers, optimizer.name);
   optimizer.lr = view.number_or("lr", optimizer.lr, kPositive);
-  optimizer.momentum = view.number_or("momentum", optimizer.momentum, Range{.least = 0, .most = 1});
+  optimizer.momentum = view.number_or("momentum", optimizer.momentum, kShare);
   optimizer.weight_decay = view.number_or("weight_decay", optimizer.weight_decay, kNotNegative);
+  optimizer.nesterov = view.boolean_or("nesterov", optimizer.nesterov);
+  if (auto betas = view.find("betas")) {
+    auto pair = betas->items();
+    if (pair.size() == 2) {
+      optimizer.beta1 = pair[0].number(kBelowOne);
+      optimizer.beta2 = pair[1].number(kBelowOne);
+    } else {
+      betas->fail(fmt::format("found {} values, expected two such as [0.9, 0.999]", pair.size()));
+    }
+  }
+  optimizer.eps = view.number_or("eps", optimizer.eps, kPositive);
+  optimizer.decay_all = view.boolean_or("decay_all", optimizer.decay_all);
   optimizer.clip_norm = view.number_or("clip_norm", optimizer.clip_norm, kNotNegative);
+  optimizer.clip_value = view.number_or("clip_value", optimizer.clip_value, kNotNegative);
+  if (optimizer.nesterov && optimizer.name != OptimizerName::kSgd) {
+    view.fail(fmt::format("found nesterov with `{}`, expected optimizer `sgd` or no nesterov",
+                          spelled(kOptimizers, optimizer.name)));
+  }
+  if (optimizer.nesterov && optimizer.momentum == 0) {
+    view.fail("found nesterov with momentum 0, expected a momentum such as 0.9 or no nesterov");
+  }
   view.done();
   return optimizer;
 }
@@ -115,13 +166,28 @@ LrSpec read_lr(View view) {
   LrSpec lr;
   lr.policy = choice(view, "policy", kLrPolicies, lr.policy);
   if (auto milestones = view.find("milestones")) {
-    for (auto& epoch : milestones->items()) lr.milestones.push_back(epoch.integer(kCount));
+    lr.milestones = counts(*milestones);
     if (!std::is_sorted(lr.milestones.begin(), lr.milestones.end())) {
       milestones->fail("found milestones out of order, expected ascending epochs");
     }
   }
+  const bool by_milestones = lr.policy == LrPolicy::kStep || lr.policy == LrPolicy::kMultistep;
+  if (!lr.milestones.empty() && !by_milestones) {
+    view.fail(fmt::format("found milestones with policy `{}`, expected policy `multistep` or no milestones",
+                          spelled(kLrPolicies, lr.policy)));
+  }
+  if (lr.milestones.empty() && lr.policy == LrPolicy::kMultistep) {
+    view.fail("found policy `multistep` without milestones, expected epochs such as milestones: [30, 60, 80]");
+  }
+  if (view.has("every") && !lr.milestones.empty()) {
+    view.fail("found `every` and `milestones`, expected one of them: they say the same thing in two ways");
+  }
+  lr.every = view.integer_or("every", lr.every, kCount);
   lr.gamma = view.number_or("gamma", lr.gamma, kPositive);
+  lr.power = view.number_or("power", lr.power, kPositive);
+  lr.end = view.number_or("end", lr.end, kNotNegative);
   lr.warmup_steps = view.integer_or("warmup_steps", lr.warmup_steps, Range{.least = 0, .most = 1e9});
+  lr.warmup_from = view.number_or("warmup_from", lr.warmup_from, kShare);
   view.done();
   return lr;
 }
@@ -171,7 +237,14 @@ base::Result<Job> read_job(const base::Document& document) {
   job.data = read_data(root.field("data"));
   job.batch = read_batch(root.field("batch"));
   if (auto view = root.find("optimizer")) job.optimizer = read_optimizer(*view);
-  if (auto view = root.find("lr")) job.lr = read_lr(*view);
+  if (auto view = root.find("lr")) {
+    job.lr = read_lr(*view);
+    if (job.lr.end > job.optimizer.lr) {
+      view->fail(fmt::format("found end {} above optimizer.lr {}, expected end <= optimizer.lr", job.lr.end,
+                             job.optimizer.lr));
+    }
+  }
+  job.label_smoothing = root.number_or("label_smoothing", job.label_smoothing, kBelowOne);
   if (auto view = root.find("parallel")) job.parallel = read_parallel(*view);
   job.precision = choice(root, "precision", kPrecisions, job.precision);
   job.epochs = root.integer_or("epochs", job.epochs, kCount);
@@ -195,6 +268,12 @@ class Flow {
   Flow& text(std::string_view key, std::string_view value) { return add(key, base::yaml_text(value)); }
   Flow& number(std::string_view key, double value) { return add(key, base::exact(value)); }
   Flow& count(std::string_view key, std::int64_t value) { return add(key, std::to_string(value)); }
+  Flow& boolean(std::string_view key, bool value) { return add(key, value ? "true" : "false"); }
+  Flow& numbers(std::string_view key, const std::vector<double>& values) {
+    std::vector<std::string> texts;
+    for (const double value : values) texts.push_back(base::exact(value));
+    return add(key, fmt::format("[{}]", fmt::join(texts, ", ")));
+  }
   Flow& counts(std::string_view key, const std::vector<std::int64_t>& values) {
     return add(key, fmt::format("[{}]", fmt::join(values, ", ")));
   }
@@ -224,12 +303,20 @@ std::string to_yaml(const Job& job) {
   Flow model;
   model.text("name", job.model.name);
   if (job.model.classes) model.count("classes", *job.model.classes);
+  if (!job.model.path.empty()) model.text("path", job.model.path);
+  if (!job.model.weights.empty()) model.text("weights", job.model.weights);
   section("model", model.str());
 
   Flow data;
   data.text("name", job.data.name);
   if (!job.data.path.empty()) data.text("path", job.data.path);
   if (job.data.limit) data.count("limit", *job.data.limit);
+  if (!job.data.shape.empty()) data.counts("shape", job.data.shape);
+  if (job.data.classes) data.count("classes", *job.data.classes);
+  data.count("image", job.data.image)
+      .count("resize", job.data.resize)
+      .add("corrupt", spelled(kCorruptPolicies, job.data.corrupt))
+      .count("threads", job.data.threads);
   section("data", data.str());
 
   Flow batch;
@@ -253,14 +340,27 @@ std::string to_yaml(const Job& job) {
                            .number("lr", job.optimizer.lr)
                            .number("momentum", job.optimizer.momentum)
                            .number("weight_decay", job.optimizer.weight_decay)
+                           .boolean("nesterov", job.optimizer.nesterov)
+                           .numbers("betas", {job.optimizer.beta1, job.optimizer.beta2})
+                           .number("eps", job.optimizer.eps)
+                           .boolean("decay_all", job.optimizer.decay_all)
                            .number("clip_norm", job.optimizer.clip_norm)
+                           .number("clip_value", job.optimizer.clip_value)
                            .str());
-  section("lr", Flow()
-                    .add("policy", spelled(kLrPolicies, job.lr.policy))
-                    .counts("milestones", job.lr.milestones)
-                    .number("gamma", job.lr.gamma)
-                    .count("warmup_steps", job.lr.warmup_steps)
-                    .str());
+  Flow lr;
+  lr.add("policy", spelled(kLrPolicies, job.lr.policy));
+  if (job.lr.milestones.empty()) {
+    lr.count("every", job.lr.every);
+  } else {
+    lr.counts("milestones", job.lr.milestones);
+  }
+  lr.number("gamma", job.lr.gamma)
+      .number("power", job.lr.power)
+      .number("end", job.lr.end)
+      .count("warmup_steps", job.lr.warmup_steps)
+      .number("warmup_from", job.lr.warmup_from);
+  section("lr", lr.str());
+  section("label_smoothing", base::exact(job.label_smoothing));
 
   Flow parallel;
   parallel.add("mode", spelled(kModes, job.parallel.mode));
