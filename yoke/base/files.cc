@@ -20,24 +20,6 @@ std::string reason(int error_number) {
   return std::generic_category().message(error_number);
 }
 
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  /// Closes now and tells whether the kernel had a delayed error for us.
-  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
-
 bool write_all(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
@@ -53,7 +35,7 @@ bool write_all(int fd, std::string_view content) {
 Result<std::string> read_file(const std::string& path, std::int64_t limit) {
   // Not blocking, so that a pipe without a writer is an error below instead of a wait without end.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.open()) return input_error(fmt::format("cannot open the file: {}", reason(errno)), {.file = path});
+  if (!file.valid()) return input_error(fmt::format("cannot open the file: {}", reason(errno)), {.file = path});
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return input_error(reason(errno), {.file = path});
   if (S_ISDIR(info.st_mode)) return input_error("found a folder, expected a file", {.file = path});
@@ -75,10 +57,16 @@ Result<std::string> read_file(const std::string& path, std::int64_t limit) {
   return content;
 }
 
-Status publish_file(const std::string& path, std::string_view content) {
-  const auto fail = [&](std::string_view what, int number) -> Status {
-    return peer_error(fmt::format("cannot {}: {}; the file is as it was", what, reason(number)), {.file = path});
-  };
+Error cannot_write(const std::string& path, int error_number) {
+  // The path was not well chosen: the user can mend it, unlike a full disk.
+  const bool mendable = error_number == EACCES || error_number == EPERM || error_number == EROFS ||
+                        error_number == ENAMETOOLONG || error_number == ENOENT || error_number == ENOTDIR;
+  const std::string message = fmt::format("cannot write here: {}", reason(error_number));
+  return mendable ? input_error(message + "; choose another folder", {.file = path})
+                  : peer_error(message, {.file = path});
+}
+
+Result<FileWriter> FileWriter::create(std::string path) {
   struct stat present {};
   if (::stat(path.c_str(), &present) == 0 && !S_ISREG(present.st_mode)) {
     return input_error(fmt::format("found a {}, expected a file that may be replaced; choose another name",
@@ -92,28 +80,50 @@ Status publish_file(const std::string& path, std::string_view content) {
   }
   std::string temporary = path + ".XXXXXX";
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!file.open()) {
-    const int number = errno;
-    // The path was not well chosen: the user can mend it, unlike a full disk.
-    const bool mendable =
-        number == EACCES || number == EPERM || number == EROFS || number == ENAMETOOLONG || number == ENOENT;
-    const std::string message = fmt::format("cannot write here: {}", reason(number));
-    return mendable ? input_error(message + "; choose another folder", {.file = path})
-                    : peer_error(message, {.file = path});
-  }
+  if (!file.valid()) return cannot_write(path, errno);
   // mkostemp makes the file private; what we publish is as readable as any new file.
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(file.get(), 0666 & ~mask);
-  const bool written = write_all(file.get(), content) && ::fsync(file.get()) == 0 && file.close();
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int number = errno;
-    ::unlink(temporary.c_str());
-    return fail(written ? "move the new file into place" : "write", number);
-  }
-  Descriptor directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.open()) ::fsync(directory.get());  // not every file system can; the content is safe already
+  return FileWriter(std::move(path), std::move(temporary), std::move(file));
+}
+
+FileWriter::FileWriter(std::string path, std::string temporary, Descriptor file)
+    : path_(std::move(path)), temporary_(std::move(temporary)), file_(std::move(file)) {}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), file_(std::move(other.file_)) {}
+
+FileWriter::~FileWriter() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Error FileWriter::failure(std::string_view what, int error_number) const {
+  return peer_error(fmt::format("cannot {}: {}", what, reason(error_number)), {.file = path_});
+}
+
+Status FileWriter::write(std::string_view content) {
+  if (!write_all(file_.get(), content)) return failure("write", errno);
   return {};
+}
+
+Status FileWriter::publish() && {
+  if (::fsync(file_.get()) != 0 || !file_.close()) return failure("write", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failure("move the new file into place", errno);
+  temporary_.clear();
+  sync_folder(parent_folder(path_));
+  return {};
+}
+
+Status publish_file(const std::string& path, std::string_view content) {
+  YOKE_TRY(FileWriter file, FileWriter::create(path));
+  YOKE_CHECK(file.write(content));
+  return std::move(file).publish();
+}
+
+void sync_folder(const std::string& path) {
+  const Descriptor folder(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.valid()) ::fsync(folder.get());  // not every file system can; the content is safe already
 }
 
 Status make_folder(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "yoke/base/descriptor.h"
 #include "yoke/base/result.h"
 
 namespace yoke::base {
@@ -17,10 +18,38 @@ inline constexpr std::int64_t kMaxDocumentBytes = 64 * 1024 * 1024;
 /// The whole content. Input error if the path is missing, a folder, unreadable or larger than `limit`.
 Result<std::string> read_file(const std::string& path, std::int64_t limit = kMaxDocumentBytes);
 
-/// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder. On failure the old
-/// file is untouched and the temporary one removed; the error is of kind kPeer (a disk is full), or kInput where another
-/// path would do: a folder or device of that name is in the way, its folder is missing or may not be written.
+/// A file that is written piece by piece into a temporary one beside `path` and appears there whole, or not at all: the
+/// destructor removes what was not published. Errors are of kind kPeer (a disk is full), or kInput where another path
+/// would do: a folder or device of that name is in the way, its folder is missing or may not be written. After an error
+/// only destroy it. Movable; one thread only.
+class FileWriter {
+ public:
+  static Result<FileWriter> create(std::string path);
+  ~FileWriter();
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter& operator=(FileWriter&&) = delete;
+
+  Status write(std::string_view content);
+  /// Syncs, renames over `path` and syncs the folder.
+  Status publish() &&;
+
+ private:
+  FileWriter(std::string path, std::string temporary, Descriptor file);
+  Error failure(std::string_view what, int error_number) const;
+
+  std::string path_;
+  std::string temporary_;  // empty: nothing to remove
+  Descriptor file_;
+};
+
+/// A whole file by FileWriter: after a failure the old file is untouched.
 Status publish_file(const std::string& path, std::string_view content);
+
+/// Makes names that were added to the folder or renamed in it last through a power cut, where the file system can.
+void sync_folder(const std::string& path);
+
+/// The error for a path where nothing could be made: kInput if another path would do, kPeer otherwise.
+Error cannot_write(const std::string& path, int error_number);
 
 /// Creates the folder and its parents; fine if it is there. Error if a part of the path is a file.
 Status make_folder(const std::string& path);

@@ -48,11 +48,6 @@ void set_option(int fd, int level, int option, int value) {
 
 }  // namespace
 
-void Descriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 base::Result<HostPort> parse_address(const std::string& address) {
   const auto wrong = [&] {
     return base::input_error(fmt::format("`{}` is not an address; expected host:port or [v6 address]:port", address));

@@ -6,31 +6,12 @@
 #include <utility>
 
 #include "yoke/base/clock.h"
+#include "yoke/base/descriptor.h"
 #include "yoke/base/result.h"
 
 namespace yoke::comm {
 
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_;
-};
+using base::Descriptor;
 
 struct HostPort {
   std::string host;
