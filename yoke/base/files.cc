@@ -116,6 +116,32 @@ Status publish_file(const std::string& path, std::string_view content) {
   return {};
 }
 
+AppendFile::AppendFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+Result<AppendFile> AppendFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return input_error(fmt::format("cannot open the file for writing: {}", reason(errno)), {.file = path});
+  return AppendFile(fd, path);
+}
+
+Status AppendFile::append(std::string_view bytes) {
+  if (!write_all(fd_, bytes)) return peer_error(fmt::format("cannot write: {}", reason(errno)), {.file = path_});
+  return {};
+}
+
 Status make_folder(const std::string& path) {
   std::error_code code;
   fs::create_directories(path, code);
