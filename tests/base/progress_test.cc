@@ -59,6 +59,29 @@ TEST(Progress, UnknownTotalHasNoBar) {
   EXPECT_THAT(out.texts, ElementsAre("scan 10 files, 5.0 files/s\n"));
 }
 
+TEST(Progress, WorkDoneBeforeCountsForTheBarOnly) {
+  Output out;
+  Progress progress({.label = "train", .total = 100, .start = 50}, out.clock, out.writer());
+  out.clock.advance(seconds(10));
+  progress.update(60);
+  progress.set_total(120);
+  out.clock.advance(seconds(10));
+  progress.update(70);
+  EXPECT_THAT(out.texts, ElementsAre("train  60% 60/100 steps, 1.0 steps/s, 40.00 s left\n",
+                                     "train  58% 70/120 steps, 1.0 steps/s, 50.00 s left\n"));
+}
+
+TEST(Progress, ClearedLineIsDrawnAgain) {
+  Output out;
+  Progress progress({.label = "train", .style = ProgressStyle::kTerminal}, out.clock, out.writer());
+  progress.clear();
+  EXPECT_TRUE(out.texts.empty()) << "nothing was drawn";
+  progress.update(1);
+  progress.clear();
+  progress.update(2);
+  EXPECT_THAT(out.texts, ElementsAre("\rtrain 1 steps\x1b[K", "\r\x1b[K", "\rtrain 2 steps\x1b[K"));
+}
+
 TEST(Progress, FinishesOnce) {
   Output out;
   Progress progress({.label = "x", .total = 1}, out.clock, out.writer());

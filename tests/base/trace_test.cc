@@ -53,5 +53,28 @@ TEST(Trace, ThreadsMayAddAtOnce) {
   EXPECT_EQ(trace.size(), 1000U);
 }
 
+TEST(Trace, RanksMergeIntoOneTimeline) {
+  Trace first;
+  first.name_process(7, "engine");
+  first.span({7, 1}, "forward", "compute", microseconds(1), microseconds(2));
+  Trace second;
+  second.mark({0, 0}, "step", microseconds(3));
+  const auto merged = merge_traces({first.to_json_as(0, "rank 0"), Trace().to_json(), second.to_json_as(1, "rank 1")});
+  ASSERT_TRUE(merged.ok()) << merged.error().to_string();
+  const auto document = parse_json(*merged, "merged");
+  ASSERT_TRUE(document.ok()) << document.error().to_string();
+  Reader reader(*document);
+  std::vector<std::string> found;
+  for (auto& event : reader.root().field("traceEvents").items()) {
+    const auto args = event.find("args");
+    found.push_back(std::to_string(event.field("pid").integer()) + " " +
+                    (args ? View(*args).field("name").text() : event.field("name").text()));
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"0 rank 0", "0 forward", "1 rank 1", "1 step"}));
+  EXPECT_TRUE(reader.ok()) << reader.error().to_string();
+  EXPECT_FALSE(merge_traces({"{}"}).ok());
+  EXPECT_TRUE(merge_traces({}).ok());
+}
+
 }  // namespace
 }  // namespace yoke::base

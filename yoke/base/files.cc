@@ -126,6 +126,22 @@ void sync_folder(const std::string& path) {
   if (folder.valid()) ::fsync(folder.get());  // not every file system can; the content is safe already
 }
 
+AppendFile::AppendFile(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+
+Result<AppendFile> AppendFile::open(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.valid()) {
+    return input_error(fmt::format("cannot open the file for writing: {}", reason(errno)), {.file = path});
+  }
+  return AppendFile(std::move(file), path);
+}
+
+Status AppendFile::append(std::string_view bytes) {
+  if (!write_all(file_.get(), bytes))
+    return peer_error(fmt::format("cannot write: {}", reason(errno)), {.file = path_});
+  return {};
+}
+
 Status make_folder(const std::string& path) {
   std::error_code code;
   fs::create_directories(path, code);

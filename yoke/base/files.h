@@ -51,6 +51,24 @@ void sync_folder(const std::string& path);
 /// The error for a path where nothing could be made: kInput if another path would do, kPeer otherwise.
 Error cannot_write(const std::string& path, int error_number);
 
+/// A file that grows at its end, for logs and metrics: each append is one write, so that whole lines of several
+/// processes do not mix on a local disk, and a killed process leaves at most its last one torn. One thread only.
+class AppendFile {
+ public:
+  /// Creates it where there is none; keeps what is in it.
+  static Result<AppendFile> open(const std::string& path);
+
+  /// Error of kind kPeer when the disk does not take it.
+  Status append(std::string_view bytes);
+  const std::string& path() const { return path_; }
+
+ private:
+  AppendFile(Descriptor file, std::string path);
+
+  Descriptor file_;
+  std::string path_;
+};
+
 /// Creates the folder and its parents; fine if it is there. Error if a part of the path is a file.
 Status make_folder(const std::string& path);
 

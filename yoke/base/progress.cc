@@ -32,13 +32,21 @@ Progress::Progress(ProgressOptions options, const Clock& clock, Writer writer)
       clock_(clock),
       writer_(std::move(writer)),
       started_(clock.now()),
-      shown_(started_) {}
+      shown_(started_),
+      total_(options_.total),
+      done_(options_.start) {}
 
 void Progress::update(std::int64_t done, std::string_view note) {
   done_ = done;
   const Duration every =
       options_.style == ProgressStyle::kTerminal ? std::chrono::milliseconds(100) : options_.log_every;
   if (!shown_once_ || clock_.now() - shown_ >= every) show(note, false);
+}
+
+void Progress::clear() {
+  if (options_.style != ProgressStyle::kTerminal || !shown_once_ || finished_) return;
+  writer_("\r\x1b[K");
+  shown_once_ = false;
 }
 
 void Progress::finish(std::string_view note) {
@@ -62,24 +70,24 @@ void Progress::show(std::string_view note, bool finished) {
 
 std::string Progress::line(std::string_view note, bool finished) const {
   const double elapsed = to_seconds(clock_.now() - started_);
-  const double rate = elapsed > 0 ? static_cast<double>(done_) / elapsed : 0;
+  const double rate = elapsed > 0 ? static_cast<double>(done_ - options_.start) / elapsed : 0;
   std::string text = options_.label;
-  if (options_.total > 0) {
-    const double share = std::clamp(static_cast<double>(done_) / static_cast<double>(options_.total), 0.0, 1.0);
+  if (total_ > 0) {
+    const double share = std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
     if (options_.style == ProgressStyle::kTerminal) {
       constexpr int kWidth = 20;
       const int full = static_cast<int>(share * kWidth);
       text += fmt::format(" [{:#<{}}{:.<{}}]", "", full, "", kWidth - full);
     }
-    text += fmt::format(" {:3.0f}% {}/{} {}", share * 100, done_, options_.total, options_.unit);
+    text += fmt::format(" {:3.0f}% {}/{} {}", share * 100, done_, total_, options_.unit);
   } else {
     text += fmt::format(" {} {}", done_, options_.unit);
   }
   if (rate > 0) text += fmt::format(", {} {}/s", format_rate(rate), options_.unit);
   if (finished) {
     text += fmt::format(", took {}", format_seconds(elapsed));
-  } else if (options_.total > done_ && rate > 0) {
-    text += fmt::format(", {} left", format_seconds(static_cast<double>(options_.total - done_) / rate));
+  } else if (total_ > done_ && rate > 0) {
+    text += fmt::format(", {} left", format_seconds(static_cast<double>(total_ - done_) / rate));
   }
   if (!note.empty()) text += fmt::format(", {}", note);
   return text;

@@ -19,6 +19,7 @@ enum class ProgressStyle {
 struct ProgressOptions {
   std::string label;           // "profile resnet18"
   std::int64_t total = 0;      // 0: unknown, then there is no bar and no time left
+  std::int64_t start = 0;      // done before: counts for the bar, not for the rate
   std::string unit = "steps";  // what is counted
   ProgressStyle style = ProgressStyle::kLog;
   int columns = 80;  // width of the terminal
@@ -41,6 +42,10 @@ class Progress {
 
   /// `done` so far; `note` is shown at the end of the line, e.g. "loss 0.42".
   void update(std::int64_t done, std::string_view note = {});
+  /// For work that turns out longer or shorter than it seemed.
+  void set_total(std::int64_t total) { total_ = total; }
+  /// Takes the line off the terminal, so that something else can be printed; the next update draws it again.
+  void clear();
   /// The last state, with the whole time; the line stays. Without it a terminal keeps the last bar drawn.
   void finish(std::string_view note = {});
 
@@ -53,7 +58,8 @@ class Progress {
   const Writer writer_;
   const Instant started_;
   Instant shown_;
-  std::int64_t done_ = 0;
+  std::int64_t total_;
+  std::int64_t done_;
   bool shown_once_ = false;
   bool finished_ = false;
 };

@@ -11,6 +11,9 @@
 namespace yoke::base {
 namespace {
 
+constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+constexpr std::string_view kTail = "\n]}\n";
+
 /// Chrome counts in microseconds; three decimals keep our nanoseconds whole.
 std::string microseconds(Duration time) {
   const auto ns = time.count();
@@ -56,34 +59,60 @@ std::size_t Trace::size() const {
   return events_.size();
 }
 
+void Trace::append(std::string& json, const Event& event, int process) {
+  auto out = std::back_inserter(json);
+  const bool names_something = event.phase == 'P' || event.phase == 'T';
+  fmt::format_to(out, "{}\n{{\"ph\":\"{}\",\"pid\":{},\"tid\":{}", json.ends_with('[') ? "" : ",",
+                 names_something ? 'M' : event.phase, process, event.track.thread);
+  if (names_something) {
+    fmt::format_to(out, ",\"name\":\"{}\",\"args\":{{\"name\":{}}}}}",
+                   event.phase == 'P' ? "process_name" : "thread_name", json_text(event.name));
+    return;
+  }
+  fmt::format_to(out, ",\"name\":{},\"ts\":{}", json_text(event.name), microseconds(event.start));
+  if (event.phase == 'X') fmt::format_to(out, ",\"dur\":{}", microseconds(event.duration));
+  if (event.phase == 'i') fmt::format_to(out, ",\"s\":\"t\"");
+  if (!event.category.empty()) fmt::format_to(out, ",\"cat\":{}", json_text(event.category));
+  if (event.phase == 'C') fmt::format_to(out, ",\"args\":{{\"value\":{}}}", event.value);
+  if (!event.detail.empty()) fmt::format_to(out, ",\"args\":{{\"detail\":{}}}", json_text(event.detail));
+  json += '}';
+}
+
 std::string Trace::to_json() const {
   MutexLock lock(mutex_);
-  std::string json = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  auto out = std::back_inserter(json);
-  for (std::size_t i = 0; i < events_.size(); ++i) {
-    const Event& event = events_[i];
-    const bool names_something = event.phase == 'P' || event.phase == 'T';
-    fmt::format_to(out, "{}\n{{\"ph\":\"{}\",\"pid\":{},\"tid\":{}", i == 0 ? "" : ",",
-                   names_something ? 'M' : event.phase, event.track.process, event.track.thread);
-    if (names_something) {
-      fmt::format_to(out, ",\"name\":\"{}\",\"args\":{{\"name\":{}}}}}",
-                     event.phase == 'P' ? "process_name" : "thread_name", json_text(event.name));
-      continue;
-    }
-    fmt::format_to(out, ",\"name\":{},\"ts\":{}", json_text(event.name), microseconds(event.start));
-    if (event.phase == 'X') fmt::format_to(out, ",\"dur\":{}", microseconds(event.duration));
-    if (event.phase == 'i') fmt::format_to(out, ",\"s\":\"t\"");
-    if (!event.category.empty()) fmt::format_to(out, ",\"cat\":{}", json_text(event.category));
-    if (event.phase == 'C') fmt::format_to(out, ",\"args\":{{\"value\":{}}}", event.value);
-    if (!event.detail.empty()) fmt::format_to(out, ",\"args\":{{\"detail\":{}}}", json_text(event.detail));
-    json += '}';
+  std::string json(kHead);
+  for (const Event& event : events_) append(json, event, event.track.process);
+  json += kTail;
+  return json;
+}
+
+std::string Trace::to_json_as(int process, std::string_view name) const {
+  MutexLock lock(mutex_);
+  std::string json(kHead);
+  append(json, {.phase = 'P', .name = std::string(name)}, process);
+  for (const Event& event : events_) {
+    if (event.phase != 'P') append(json, event, process);
   }
-  json += "\n]}\n";
+  json += kTail;
   return json;
 }
 
 Status Trace::write(const std::string& path) const {
   return publish_file(path, to_json());
+}
+
+Result<std::string> merge_traces(const std::vector<std::string>& timelines) {
+  std::string merged(kHead);
+  for (const std::string_view timeline : timelines) {
+    if (!timeline.starts_with(kHead) || !timeline.ends_with(kTail) || timeline.size() < kHead.size() + kTail.size()) {
+      return input_error("found text that is no timeline of Yoke's, expected what a rank has written");
+    }
+    const auto events = timeline.substr(kHead.size(), timeline.size() - kHead.size() - kTail.size());
+    if (!events.empty() && !merged.ends_with('[')) merged += ',';
+    merged += events;
+  }
+  merged += kTail;
+  return merged;
 }
 
 }  // namespace yoke::base

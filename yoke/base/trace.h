@@ -36,6 +36,8 @@ class Trace {
   std::size_t size() const;
   /// The JSON object format: {"traceEvents": [...]}.
   std::string to_json() const;
+  /// The same as one process of a timeline of many: every event belongs to `process`, which has this name and no other.
+  std::string to_json_as(int process, std::string_view name) const;
   /// Publishes to_json() atomically.
   Status write(const std::string& path) const;
 
@@ -51,9 +53,13 @@ class Trace {
     double value = 0;
   };
   void add(Event event);
+  static void append(std::string& json, const Event& event, int process);
 
   mutable Mutex mutex_;
   std::vector<Event> events_ YOKE_GUARDED_BY(mutex_);
 };
+
+/// One timeline of several that to_json() or to_json_as() has made, in this order. Input error at a text that is none.
+Result<std::string> merge_traces(const std::vector<std::string>& timelines);
 
 }  // namespace yoke::base

@@ -233,7 +233,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
         return base::infeasible_error(fmt::format(
             "the model does not fit: weights, gradients and optimizer take {} and one sample at a time exceeds the "
             "smallest device's memory; expected devices with more `memory`",
-            base::format_bytes(base::Bytes{trainer.state_bytes()})));
+            base::format(base::Bytes{trainer.state_bytes()})));
       }
       sizes = {smallest / 2};
       continue;
