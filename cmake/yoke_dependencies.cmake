@@ -78,3 +78,14 @@ if(YOKE_NCCL)
   target_include_directories(yoke_nccl SYSTEM INTERFACE ${YOKE_NCCL_INCLUDE} ${YOKE_CUDA_INCLUDE})
   target_link_libraries(yoke_nccl INTERFACE ${YOKE_NCCL_LIBRARY} ${YOKE_CUDART_LIBRARY})
 endif()
+
+# libtorch's CUDA headers need the toolkit's.
+if(YOKE_CUDA OR YOKE_CUDA_CHECK)
+  find_path(YOKE_TORCH_CUDA_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
+  if(NOT YOKE_TORCH_CUDA_INCLUDE)
+    message(FATAL_ERROR "the CUDA toolkit's headers were not found: install it (Debian non-free: nvidia-cuda-toolkit), "
+      "set CUDA_HOME, or configure without YOKE_CUDA and YOKE_CUDA_CHECK")
+  endif()
+  add_library(yoke_cuda INTERFACE)
+  target_include_directories(yoke_cuda SYSTEM INTERFACE ${YOKE_TORCH_CUDA_INCLUDE})
+endif()

@@ -16,6 +16,11 @@ namespace {
 
 using Clock = base::Clock;
 
+// Points in the work of a slot.
+constexpr int kBegin = 0;
+constexpr int kForwardDone = 1;
+constexpr int kBackwardDone = 2;
+
 at::Generator generator_for(const base::StreamName& name, torch::Device device) {
   const auto seed = base::Stream(name).bits64();
   if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
@@ -189,6 +194,7 @@ struct DataLane::Core {
       report.skipped += batch.skipped;
       return {};
     }
+    entered.mark(kBegin);
     models::NamedTensors inputs;
     for (const auto& [name, tensor] : batch.tensors) inputs.emplace_back(name, device.upload(tensor));
     models::Flow flow(std::move(inputs));
@@ -209,9 +215,11 @@ struct DataLane::Core {
       score = architecture.loss(flow, options.loss, !train);
     }
     const double loss = score.loss.item<double>();  // waits for the device
+    entered.mark(kForwardDone);
     const auto middle = clock.now();
     if (train) slot.replica.backward(score.loss, work.weight);
     if (keeps_buffers) parameters.copy_buffers_from(slot.replica.network());
+    entered.mark(kBackwardDone);
     entered.finish();
     const auto end = clock.now();
     options.trace.span(slot.index, fmt::format("forward {}", work.worker), "compute", begin, middle);
@@ -226,8 +234,8 @@ struct DataLane::Core {
     if (!std::isfinite(loss) && !report.bad_worker) report.bad_worker = work.worker;
     auto& seconds = slot_seconds[static_cast<std::size_t>(slot.index)];
     seconds.data += base::to_seconds(begin - asked);
-    seconds.forward += base::to_seconds(middle - begin) / options.speed;
-    seconds.backward += base::to_seconds(end - middle) / options.speed;
+    seconds.forward += entered.seconds_between(kBegin, kForwardDone) / options.speed;
+    seconds.backward += entered.seconds_between(kForwardDone, kBackwardDone) / options.speed;
     return {};
   }
 

@@ -4,9 +4,15 @@
 
 namespace yoke::engine {
 
-GradientSum::GradientSum(const Parameters& parameters, bool reproducible)
+GradientSum::GradientSum(const Parameters& parameters, tensor::Device& device, bool reproducible)
     : parameters_(parameters), missing_(parameters.buckets().size()) {
-  for (std::size_t i = 0; i < parameters.count(); ++i) slots_.push_back(std::make_unique<Slot>());
+  for (std::size_t i = 0; i < parameters.count(); ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->fence = device.make_fence();
+    const Place place = parameters.place(i);
+    fences_.resize(std::max(fences_.size(), place.bucket + 1));
+    fences_[place.bucket].push_back(slots_.back()->fence.get());
+  }
   if (!reproducible) return;
   for (const auto& bucket : parameters.buckets()) {
     sums_.emplace_back(static_cast<std::size_t>(bucket.weights.numel()));
@@ -50,6 +56,7 @@ void GradientSum::add_plain(std::size_t parameter, const torch::Tensor& gradient
   Slot& slot = *slots_[parameter];
   base::MutexLock lock(slot.mutex);
   const bool first = !std::exchange(slot.touched, true);
+  slot.fence->wait();
   if (!gradient.defined()) {
     if (first) into.zero_();
   } else if (first) {
@@ -58,11 +65,12 @@ void GradientSum::add_plain(std::size_t parameter, const torch::Tensor& gradient
   } else {
     into.add_(gradient, weight);
   }
+  slot.fence->record();
 }
 
 void GradientSum::add_reproducibly(std::size_t parameter, const torch::Tensor& gradient, double weight) {
   if (!gradient.defined()) return;
-  auto plain = gradient.to(torch::kFloat).contiguous();
+  auto plain = gradient.to(torch::kCPU, torch::kFloat).contiguous();
   if (weight != 1) plain = plain * weight;
   const Place place = parameters_.place(parameter);
   const auto begin = parameters_.buckets()[place.bucket].segments[place.slot].begin;
@@ -79,6 +87,7 @@ base::Status GradientSum::wait(std::size_t bucket, const base::Deadline& deadlin
     }
   }
   if (error_) return *error_;
+  for (tensor::Fence* fence : fences_[bucket]) fence->block();
   return {};
 }
 

@@ -17,13 +17,14 @@
 #include "yoke/base/result.h"
 #include "yoke/comm/reproducible/reproducible.h"
 #include "yoke/engine/parameters.h"
+#include "yoke/tensor/device.h"
 
 namespace yoke::engine {
 
 class GradientSum {
  public:
-  /// `parameters` must outlive this.
-  GradientSum(const Parameters& parameters, bool reproducible);
+  /// `parameters` and `device` must outlive this.
+  GradientSum(const Parameters& parameters, tensor::Device& device, bool reproducible);
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;
 
@@ -43,6 +44,7 @@ class GradientSum {
  private:
   struct Slot {
     base::Mutex mutex;
+    std::unique_ptr<tensor::Fence> fence;         // after the last addition
     bool touched YOKE_GUARDED_BY(mutex) = false;  // in this step: the first one overwrites
   };
 
@@ -50,8 +52,9 @@ class GradientSum {
   void add_reproducibly(std::size_t parameter, const torch::Tensor& gradient, double weight);
 
   const Parameters& parameters_;
-  std::vector<std::unique_ptr<Slot>> slots_;  // by parameter
-  std::vector<comm::ReproducibleSum> sums_;   // by bucket; empty: plain sums
+  std::vector<std::unique_ptr<Slot>> slots_;         // by parameter
+  std::vector<std::vector<tensor::Fence*>> fences_;  // of the slots of each bucket
+  std::vector<comm::ReproducibleSum> sums_;          // by bucket; empty: plain sums
   std::vector<std::unique_ptr<base::Mutex>> sum_mutexes_;
   std::vector<std::atomic<std::int64_t>> missing_;  // contributions, by bucket
 

@@ -58,7 +58,7 @@ struct Trainer::Core {
     options.device->enter(0, 1);
     models::Network network(options.architecture, {.seed = static_cast<std::uint64_t>(options.job.seed)});
     YOKE_TRY(parameters, Parameters::make(network, options.job.optimizer, options.device->where()));
-    gradients = std::make_unique<GradientSum>(*parameters, options.job.reproducible);
+    gradients = std::make_unique<GradientSum>(*parameters, *options.device, options.job.reproducible);
     optimizer = make_optimizer(options.job.optimizer, parameters->buckets());
     lane = std::make_unique<DataLane>(options.architecture, *parameters, *gradients, *options.device,
                                       LaneOptions{.speed = options.speed,

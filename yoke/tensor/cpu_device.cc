@@ -1,13 +1,31 @@
-#include "yoke/tensor/device.h"
-
 #include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "yoke/tensor/device.h"
 
 namespace yoke::tensor {
 namespace {
 
+/// Kernels have computed when they return, so there is nothing to wait for.
 class CpuSlot final : public Slot {
  public:
-  void finish() override {}  // kernels have computed when they return
+  void mark(int number) override { marks_.at(static_cast<std::size_t>(number)) = std::chrono::steady_clock::now(); }
+  double seconds_between(int from, int to) override {
+    const auto at = [&](int number) { return marks_.at(static_cast<std::size_t>(number)); };
+    return std::chrono::duration<double>(at(to) - at(from)).count();
+  }
+  void finish() override {}
+
+ private:
+  std::array<std::chrono::steady_clock::time_point, kMarks> marks_{};
+};
+
+class CpuFence final : public Fence {
+ public:
+  void wait() override {}
+  void record() override {}
+  void block() override {}
 };
 
 class CpuDevice final : public Device {
@@ -20,6 +38,7 @@ class CpuDevice final : public Device {
     at::set_num_threads(std::max(1, threads_ / slots));
     return std::make_unique<CpuSlot>();
   }
+  std::unique_ptr<Fence> make_fence() override { return std::make_unique<CpuFence>(); }
   torch::Tensor upload(const torch::Tensor& host) override { return host; }
   MemoryUse memory() const override { return cpu_memory(); }
   void reset_peak_memory() override { reset_peak_cpu_memory(); }
