@@ -24,6 +24,7 @@ if [ ! -e "$root/.ready" ]; then
   touch "$root/.ready"
 fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+[ -e "$root/etc/hosts" ] || echo "127.0.0.1 localhost" >"$root/etc/hosts"  # an installer would have written it
 
 # Only what is committed, as a stranger would get it, with the reference data beside it where there is some.
 rm -rf "$root/src"
