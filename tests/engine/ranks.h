@@ -48,6 +48,7 @@ struct TestJob {
   std::vector<std::int64_t> input{1, 6, 6};
   std::int64_t classes = 5;
   std::int64_t samples = 96;
+  std::optional<LossScaleOptions> loss_scale = {};
 
   TestJob() {
     job.optimizer = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
@@ -84,6 +85,7 @@ inline Rank make_rank(const TestJob& what, int rank) {
        .train = made.train.get(),
        .test = made.test.get(),
        .device = made.device.get(),
+       .loss_scale = what.loss_scale,
        .patience = std::chrono::seconds(60)},
       test_clock());
   made.trainer = std::move(trainer).value();

@@ -266,6 +266,29 @@ TEST(Trainer, ComputesInBf16WithWeightsInF32) {
   EXPECT_GT(difference(full.weights, trained.weights), 1e-6) << "it did compute in bf16";
 }
 
+TEST(Trainer, ScalesTheLossAndLeavesOutStepsThatOverflow) {
+  TestJob what;
+  const auto plain = train(what, {{1, 7}}, 4, 5);
+  what.loss_scale = LossScaleOptions{.start = 1024};
+  EXPECT_LT(difference(plain.weights, train(what, {{2, 1}, {1, 3}}, 4, 5).weights), 1e-4);
+
+  const auto fresh = copy_of(make_rank(what, 0).trainer->snapshot().weights);
+  what.loss_scale = LossScaleOptions{.start = 1e40};
+  EXPECT_TRUE(same_bits(fresh, train(what, {{2, 1}, {1, 3}}, 4, 1).weights)) << "a gradient of infinities is not used";
+  what.loss_scale = LossScaleOptions{.start = std::ldexp(1.0, 127)};
+  EXPECT_FALSE(same_bits(fresh, train(what, {{2, 1}, {1, 3}}, 4, 12).weights)) << "the factor falls until it fits";
+}
+
+TEST(LossScale, FallsAtOnceAndGrowsSlowly) {
+  LossScale scale({.start = 8, .grow_after = 3});
+  EXPECT_FALSE(scale.judge(false));
+  EXPECT_EQ(scale.factor(), 4);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(scale.judge(true));
+  EXPECT_EQ(scale.factor(), 4);
+  EXPECT_TRUE(scale.judge(true));
+  EXPECT_EQ(scale.factor(), 8);
+}
+
 TEST(Trainer, EvaluatesOnAllRanksTogether) {
   TestJob what;
   const auto store = comm::make_memory_store();

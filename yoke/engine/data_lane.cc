@@ -217,7 +217,7 @@ struct DataLane::Core {
     const double loss = score.loss.item<double>();  // waits for the device
     entered.mark(kForwardDone);
     const auto middle = clock.now();
-    if (train) slot.replica.backward(score.loss, work.weight);
+    if (train) slot.replica.backward(work.loss_scale == 1 ? score.loss : score.loss * work.loss_scale, work.weight);
     if (keeps_buffers) parameters.copy_buffers_from(slot.replica.network());
     entered.mark(kBackwardDone);
     entered.finish();

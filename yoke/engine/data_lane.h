@@ -27,6 +27,7 @@ struct Work {
   std::unique_ptr<data::Ticket> ticket;  // its samples, on their way
   std::optional<data::Batch> batch;      // or here already
   double weight = 1;                     // its gradient's in the sum
+  double loss_scale = 1;                 // the loss is multiplied by it before the backward pass
   base::StreamName draw;                 // for dropout
 };
 

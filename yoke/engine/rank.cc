@@ -49,12 +49,15 @@ class Run {
  private:
   base::Result<RankResult> train() {
     tensor::use_metered_cpu_memory();
-    if (options_.job.precision == plan::Precision::kFp16) {
+    const auto& device = options_.devices[static_cast<std::size_t>(group_->rank())];
+    const bool cuda = device.id.index < tensor::cuda_device_count();
+    // The bits of a kernel's result may depend on its threads: with one they depend on nothing.
+    device_ = cuda ? tensor::make_cuda_device(device.id.index)
+                   : tensor::make_cpu_device(options_.job.reproducible ? 1 : device.threads);
+    if (options_.job.precision == plan::Precision::kFp16 && !cuda) {
       return base::input_error("precision fp16 needs a CUDA device; expected fp32 or bf16 on a CPU",
                                {.field = "precision"});
     }
-    const auto& device = options_.devices[static_cast<std::size_t>(group_->rank())];
-    device_ = tensor::make_cpu_device(options_.job.reproducible ? 1 : device.threads);
     YOKE_CHECK(open_data());
     YOKE_CHECK(make_trainer(device));
     YOKE_CHECK(resume());
@@ -104,6 +107,7 @@ class Run {
                        .speed = device.speed,
                        .trace = {.trace = options_.trace, .rank = group_->rank(), .origin = options_.trace_origin},
                        .patience = options_.patience};
+    if (options_.job.precision == plan::Precision::kFp16) how.loss_scale.emplace();
     YOKE_TRY(trainer_, Trainer::make(std::move(how), clock_));
     if (model.weights.empty()) return {};
     YOKE_TRY(const NamedTensors weights, read_safetensors(model.weights));

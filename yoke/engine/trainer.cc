@@ -52,7 +52,9 @@ struct Trainer::Core {
   explicit Core(TrainerOptions how, const base::Clock& time)
       : options(std::move(how)),
         clock(time),
-        sampler(options.train->info().size, static_cast<std::uint64_t>(options.job.seed)) {}
+        sampler(options.train->info().size, static_cast<std::uint64_t>(options.job.seed)) {
+    if (options.loss_scale) loss_scale.emplace(*options.loss_scale);
+  }
 
   base::Status build() {
     options.device->enter(0, 1);
@@ -249,7 +251,8 @@ struct Trainer::Core {
 
   base::Status reduce_and_update(Update how, const base::Deadline& by) {
     const std::size_t count = parameters->buckets().size();
-    const bool at_once = plan.sync == plan::Sync::kOverlap && options.job.optimizer.clip_norm == 0;
+    const double clip_norm = options.job.optimizer.clip_norm;
+    const bool at_once = plan.sync == plan::Sync::kOverlap && clip_norm == 0 && !loss_scale;
     if (plan.sync == plan::Sync::kSequential) {
       for (std::size_t i = 0; i < count; ++i) YOKE_CHECK(gradients->wait(i, by));
     }
@@ -258,11 +261,12 @@ struct Trainer::Core {
       if (at_once) update(i, how);
     }
     if (at_once) return {};
-    if (options.job.optimizer.clip_norm > 0) {
+    if (clip_norm > 0 || loss_scale) {
       double squares = 0;
       for (const auto& bucket : parameters->buckets()) squares += squared_norm(bucket.gradients);
+      if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return {};
       const double norm = std::sqrt(squares) * how.scale;
-      how.scale *= std::min(1.0, options.job.optimizer.clip_norm / (norm + 1e-6));  // as torch's clip_grad_norm_
+      if (clip_norm > 0) how.scale *= std::min(1.0, clip_norm / (norm + 1e-6));  // as torch's clip_grad_norm_
     }
     for (std::size_t i = 0; i < count; ++i) update(i, how);
     return {};
@@ -283,8 +287,10 @@ struct Trainer::Core {
     auto counted = count_samples(work, by);
     if (!counted.ok()) return stop_all(counted.error());
     const std::int64_t samples = *counted;
+    const double factor = loss_scale ? loss_scale->factor() : 1;
+    for (auto& one : work) one.loss_scale = factor;
     const Update how{.lr = lr(),
-                     .scale = samples > 0 ? static_cast<double>(plan.lbs) / static_cast<double>(samples) : 0,
+                     .scale = samples > 0 ? static_cast<double>(plan.lbs) / static_cast<double>(samples) / factor : 0,
                      .clip_value = options.job.optimizer.clip_value,
                      .step = updates + 1};
     gradients->begin(static_cast<int>(work.size()));
@@ -557,6 +563,7 @@ struct Trainer::Core {
   std::int64_t total_samples = 0;
   std::int64_t skipped = 0;
   double last_loss = 0;
+  std::optional<LossScale> loss_scale;
   std::vector<BatchChange> batches;
 
   // How the next step runs.

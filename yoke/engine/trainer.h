@@ -17,6 +17,7 @@
 #include "yoke/data/sampler.h"
 #include "yoke/engine/checkpoint/checkpoint.h"
 #include "yoke/engine/data_lane.h"
+#include "yoke/engine/loss_scale.h"
 #include "yoke/engine/rank.h"
 #include "yoke/models/model.h"
 #include "yoke/plan/job.h"
@@ -33,6 +34,7 @@ struct TrainerOptions {
   tensor::Device* device = nullptr;
   double speed = 1;
   TraceSink trace;
+  std::optional<LossScaleOptions> loss_scale;         // absent: none; fp16 needs it
   base::Duration patience = std::chrono::minutes(5);  // of every wait for other ranks
 };
 
