@@ -139,6 +139,7 @@ base::Result<ImageSize> ImageDecoder::open(std::string_view bytes, const std::st
     if (status != 0 && (width < 1 || height < 1 || colours < 0)) {
       return damaged("JPEG", ::tjGetErrorStr2(jpeg_), file);
     }
+    if (width == 0) return damaged("JPEG", "it has no image", file);
     is_cmyk_ = colours == TJCS_CMYK || colours == TJCS_YCCK;
     YOKE_TRY(size_, checked(width, height, file));
   } else if (bytes.starts_with(kPngSignature)) {

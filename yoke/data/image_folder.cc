@@ -174,7 +174,7 @@ base::Status check_same_classes(const std::vector<std::string>& test, const std:
   const auto [in_test, in_train] = std::mismatch(test.begin(), test.end(), train.begin(), train.end());
   const bool missing = in_test == test.end() || (in_train != train.end() && *in_train < *in_test);
   return input_error(fmt::format("found {} class folders, expected the {} of {}: the first that is {} is {}",
-                                 test.size(), train.size(), train_folder, missing ? "missing" : "not there",
+                                 test.size(), train.size(), train_folder, missing ? "missing" : "too many",
                                  base::quote(missing ? *in_train : *in_test)),
                      {.file = folder});
 }
