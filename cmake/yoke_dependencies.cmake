@@ -20,6 +20,7 @@ if(YOKE_TORCH)
   add_library(yoke_torch INTERFACE)
   target_link_libraries(yoke_torch INTERFACE ${TORCH_LIBRARIES})
   target_include_directories(yoke_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  install(TARGETS yoke_torch EXPORT yoke)
 
   # <torch/torch.h> takes half a minute to read: it is precompiled once, and every module below the torch line uses it.
   file(WRITE "${PROJECT_BINARY_DIR}/torch_pch.cc" "")
@@ -77,6 +78,7 @@ if(YOKE_NCCL)
   add_library(yoke_nccl INTERFACE)
   target_include_directories(yoke_nccl SYSTEM INTERFACE ${YOKE_NCCL_INCLUDE} ${YOKE_CUDA_INCLUDE})
   target_link_libraries(yoke_nccl INTERFACE ${YOKE_NCCL_LIBRARY} ${YOKE_CUDART_LIBRARY})
+  install(TARGETS yoke_nccl EXPORT yoke)
 endif()
 
 # libtorch's CUDA headers need the toolkit's.
@@ -88,4 +90,5 @@ if(YOKE_CUDA OR YOKE_CUDA_CHECK)
   endif()
   add_library(yoke_cuda INTERFACE)
   target_include_directories(yoke_cuda SYSTEM INTERFACE ${YOKE_TORCH_CUDA_INCLUDE})
+  install(TARGETS yoke_cuda EXPORT yoke)
 endif()

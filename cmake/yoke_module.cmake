@@ -68,6 +68,9 @@ function(yoke_module name)
     target_precompile_headers(${target} REUSE_FROM yoke_torch_pch)
   endif()
 
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS ${target} EXPORT yoke FILE_SET HEADERS)
+
   set(tests_dir "${PROJECT_SOURCE_DIR}/tests/${name}")
   if(YOKE_TESTS AND arg_TESTS)
     yoke_require_listed("${tests_dir}" ${arg_TESTS} ${arg_TEST_SUPPORT})
@@ -78,6 +81,14 @@ function(yoke_module name)
     endif()
     yoke_test(${target}_test ${with_torch} SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS})
   endif()
+endfunction()
+
+# Lets a program use the precompiled <torch/torch.h> of a target. With -fPIC, as that was made: compilers refuse one that
+# was made with other options.
+function(yoke_use_torch_header program from)
+  set_target_properties(${program} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${program} PRIVATE -fPIC)
+  target_precompile_headers(${program} REUSE_FROM ${from})
 endfunction()
 
 # yoke_test(NAME SOURCES ... LIBS ... [LABELS slow] [TORCH]): one GoogleTest binary whose cases ctest lists one by one.
@@ -91,10 +102,7 @@ function(yoke_test name)
   target_compile_definitions(${name} PRIVATE
     YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
   if(arg_TORCH)
-    # -fPIC as the precompiled header was: compilers refuse one made with other options.
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${name} PRIVATE -fPIC)
-    target_precompile_headers(${name} REUSE_FROM yoke_torch_test_pch)
+    yoke_use_torch_header(${name} yoke_torch_test_pch)
   else()
     target_precompile_headers(${name} PRIVATE <gmock/gmock.h>)
   endif()

@@ -40,9 +40,10 @@ int run(std::map<std::string, std::string>& args) {
     address = fmt::format("127.0.0.1:{}", server->port());
     std::cout << address << std::endl;
   }
-  auto store = comm::connect_tcp_store(address, patience, clock);
-  if (!store.ok()) return fail(store.error());
-  auto group = comm::join({.name = "bench", .rank = rank, .size = size}, **store, patience, clock);
+  auto connected = comm::connect_tcp_store(address, patience, clock);
+  if (!connected.ok()) return fail(connected.error());
+  std::unique_ptr<comm::Store> store = *std::move(connected);
+  auto group = comm::join({.name = "bench", .rank = rank, .size = size}, *store, patience, clock);
   if (!group.ok()) return fail(group.error());
 
   std::vector<std::int64_t> shape;
@@ -83,7 +84,7 @@ int run(std::map<std::string, std::string>& args) {
   }
   std::cout << fmt::format(R"({{"seconds":[{:.6f}],"loss":{:.6f}}})", fmt::join(seconds, ","), loss) << std::endl;
   const auto closed = (*trainer)->group().close();
-  store->reset();
+  store.reset();
   if (server) server->drain(base::Deadline::in(std::chrono::seconds(3), clock));
   return closed.ok() ? 0 : fail(closed.error());
 }

@@ -281,6 +281,7 @@ struct Trainer::Core {
   }
 
   base::Result<StepReport> step(bool stop) {
+    base::require(static_cast<std::int64_t>(cursor.epoch) < options.job.epochs, "a step after the last epoch");
     const auto begin = clock.now();
     const auto by = deadline();
     auto work = take_work();
