@@ -16,6 +16,16 @@
 
 namespace yoke::testing {
 
+/// Runs the function in a child process, which ends with it, or with us. Only for tests that have no threads.
+template <typename Body>
+pid_t fork_child(Body body) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  body();
+  ::_exit(0);
+}
+
 /// A child process. The destructor kills it, should it still run.
 class Process {
  public:

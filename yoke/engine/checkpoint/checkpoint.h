@@ -2,7 +2,8 @@
 // folder `checkpoints/` holds one folder for each, named by its step; a manifest, written last, makes it valid. All
 // tensors have logical names, so a checkpoint fits any cluster shape. docs/formats/checkpoint.md
 //
-// A process may die at any moment: what is found afterwards is the last good checkpoint, whole.
+// A process may die at any moment: what is found afterwards is the last good checkpoint, whole. One thread of one
+// process saves into a folder at a time; any number may read from it meanwhile.
 #pragma once
 
 #include <torch/torch.h>
@@ -10,33 +11,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "yoke/base/result.h"
-#include "yoke/data/sampler.h"
+#include "yoke/engine/checkpoint/meta.h"
 
 namespace yoke::engine {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
-
-/// One change of the batch, for the history.
-struct BatchChange {
-  std::int64_t step = 0;
-  std::int64_t gbs = 0;
-  std::int64_t lbs = 0;
-  bool operator==(const BatchChange&) const = default;
-};
-
-struct CheckpointMeta {
-  std::string model;  // its name; one of another model is refused by it
-  data::Cursor cursor;
-  std::uint64_t seed = 0;
-  std::int64_t updates = 0;  // optimizer steps so far
-  double train_loss = 0;     // of the last step
-  std::vector<BatchChange> batches;
-  bool operator==(const CheckpointMeta&) const = default;
-};
 
 /// Tensors are CPU, contiguous; f32, f64, f16, bf16, i64, i32, u8 or bool.
 struct Checkpoint {
@@ -45,22 +29,35 @@ struct Checkpoint {
   NamedTensors optimizer;  // `<state>.<parameter>`, e.g. `momentum.layer1.0.conv1.weight`
 };
 
-/// Writes one and then removes the oldest beyond `keep`. Returns its folder. On failure (a full disk) the older ones
-/// are untouched and nothing half-written stays.
-base::Result<std::string> save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, std::int64_t keep);
+/// File systems and programs that stop at 4 GB can hold every file but that of a larger tensor.
+inline constexpr std::int64_t kCheckpointFileBytes = 4'000'000'000;
+
+/// Writes one, named by the step of its cursor, and then removes the oldest before it beyond `keep`. Returns its
+/// folder. One of the same step is replaced; those of later steps stay. On failure the others are untouched and nothing
+/// half-written stays: kPeer for a full disk, kInput for a folder that cannot be written, or a tensor that the format
+/// cannot hold. What cannot be removed is tried again by the next save. Also removes what saves of this host that died
+/// have left. Weights and state are cut into files of at most `file_bytes`, but for larger tensors.
+/// Precondition: keep >= 1.
+base::Result<std::string> save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, std::int64_t keep,
+                                          std::int64_t file_bytes = kCheckpointFileBytes);
 
 /// The newest checkpoint that is whole; nullopt if there is none. What is damaged (a flipped bit, a missing file) is
 /// named in `warnings` and the one before it is taken; if all are damaged, an error that names them.
 base::Result<std::optional<Checkpoint>> load_newest(const std::string& folder, std::vector<std::string>& warnings);
-/// This one, e.g. `run/checkpoints/step-000500`. A damaged one is an input error that names the file and the tensor.
+/// This one, e.g. `run/checkpoints/step-000000500`. A damaged one is an input error that names the file and the tensor.
 base::Result<Checkpoint> load_checkpoint(const std::string& folder);
 
-/// A safetensors file. Reading checks the header against the file's size, bounds and overlaps.
+/// Input error if the checkpoint is of another model than the one that is to go on; `folder` is for the message.
+base::Status check_model(const CheckpointMeta& meta, std::string_view model, const std::string& folder);
+
+/// A safetensors file, published whole or not at all. Reading checks the header against the file's size, bounds and
+/// overlaps, and keeps the order of the names.
 base::Status write_safetensors(const std::string& path, const NamedTensors& tensors,
                                const std::vector<std::pair<std::string, std::string>>& metadata = {});
 base::Result<NamedTensors> read_safetensors(const std::string& path);
 
 /// Of all weights in the order of their names: what result.json tells, the same for equal weights on any cluster shape.
+/// For each tensor the line `<name>`, the line `<type> <d0>,<d1>,...` and its bytes: docs/formats/checkpoint.md
 std::string weights_sha256(const NamedTensors& weights);
 
 }  // namespace yoke::engine
