@@ -508,11 +508,7 @@ struct Trainer::Core {
   }
 
   base::Status restore(const Checkpoint& checkpoint, const std::string& where) {
-    if (checkpoint.meta.model != options.architecture.name) {
-      return base::input_error(
-          fmt::format("is a checkpoint of model `{}`; expected `{}`", checkpoint.meta.model, options.architecture.name),
-          {.file = where});
-    }
+    YOKE_CHECK(check_model(checkpoint.meta, options.architecture.name, where));
     NamedTensors states;
     for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
       for (const auto& [state, flat] : optimizer->state(i)) {
