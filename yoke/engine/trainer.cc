@@ -265,8 +265,7 @@ struct Trainer::Core {
       double squares = 0;
       for (const auto& bucket : parameters->buckets()) squares += squared_norm(bucket.gradients);
       if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return {};
-      const double norm = std::sqrt(squares) * how.scale;
-      if (clip_norm > 0) how.scale *= std::min(1.0, clip_norm / (norm + 1e-6));  // as torch's clip_grad_norm_
+      if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
     }
     for (std::size_t i = 0; i < count; ++i) update(i, how);
     return {};

@@ -40,6 +40,20 @@ GradientStep gradient_step(const Update& update) {
       .limit = update.clip_value > 0 ? static_cast<float>(update.clip_value) : std::numeric_limits<float>::infinity()};
 }
 
+double first_correction(const plan::OptimizerSpec& spec, const Update& update) {
+  return 1 - std::pow(spec.beta1, static_cast<double>(update.step));
+}
+
+MomentStep moment_step(const plan::OptimizerSpec& spec, const Update& update) {
+  base::require(update.step >= 1, "updates are counted from 1");
+  return {.beta1 = static_cast<float>(spec.beta1),
+          .rest1 = static_cast<float>(1 - spec.beta1),
+          .beta2 = static_cast<float>(spec.beta2),
+          .rest2 = static_cast<float>(1 - spec.beta2),
+          .root2 = static_cast<float>(std::sqrt(1 - std::pow(spec.beta2, static_cast<double>(update.step)))),
+          .eps = static_cast<float>(spec.eps)};
+}
+
 /// What all of them share: the buckets cut into parts, and their state.
 class FusedOptimizer : public Optimizer {
  public:
@@ -117,16 +131,9 @@ class FusedAdam final : public FusedOptimizer {
   using FusedOptimizer::FusedOptimizer;
 
   void update(std::size_t bucket, const Update& update) override {
-    base::require(update.step >= 1, "updates are counted from 1");
-    const auto count = static_cast<double>(update.step);
     const AdamStep shared{.gradient = gradient_step(update),
-                          .beta1 = static_cast<float>(spec().beta1),
-                          .rest1 = static_cast<float>(1 - spec().beta1),
-                          .beta2 = static_cast<float>(spec().beta2),
-                          .rest2 = static_cast<float>(1 - spec().beta2),
-                          .root2 = static_cast<float>(std::sqrt(1 - std::pow(spec().beta2, count))),
-                          .eps = static_cast<float>(spec().eps),
-                          .size = static_cast<float>(update.lr / (1 - std::pow(spec().beta1, count)))};
+                          .moments = moment_step(spec(), update),
+                          .size = static_cast<float>(update.lr / first_correction(spec(), update))};
     const bool decoupled = spec().name == plan::OptimizerName::kAdamW;
     for_each_part(held(bucket), [&](std::size_t, const Segment& segment, const ElementBlock& block) {
       AdamStep step = shared;
@@ -145,16 +152,9 @@ class FusedLamb final : public FusedOptimizer {
   using FusedOptimizer::FusedOptimizer;
 
   void update(std::size_t bucket, const Update& update) override {
-    base::require(update.step >= 1, "updates are counted from 1");
-    const auto count = static_cast<double>(update.step);
     const LambStep shared{.gradient = gradient_step(update),
-                          .beta1 = static_cast<float>(spec().beta1),
-                          .rest1 = static_cast<float>(1 - spec().beta1),
-                          .beta2 = static_cast<float>(spec().beta2),
-                          .rest2 = static_cast<float>(1 - spec().beta2),
-                          .correction1 = static_cast<float>(1 - std::pow(spec().beta1, count)),
-                          .root2 = static_cast<float>(std::sqrt(1 - std::pow(spec().beta2, count))),
-                          .eps = static_cast<float>(spec().eps)};
+                          .moments = moment_step(spec(), update),
+                          .correction1 = static_cast<float>(first_correction(spec(), update))};
     Held& held = this->held(bucket);
     const auto step_of = [&](const Segment& segment) {
       LambStep step = shared;

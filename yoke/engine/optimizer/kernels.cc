@@ -51,11 +51,13 @@ YOKE_INLINE void sgd_momentum_body(const ElementBlock& block, const SgdStep& ste
   }
 }
 
-/// The running means of the gradient and of its square, for Adam and LAMB alike.
-template <typename Step>
-YOKE_INLINE void update_moments(float gradient, const Step& step, float& first, float& second) {
+YOKE_INLINE void update_moments(float gradient, const MomentStep& step, float& first, float& second) {
   first = std::fma(gradient, step.rest1, first * step.beta1);
   second = std::fma(step.rest2 * gradient, gradient, second * step.beta2);
+}
+
+YOKE_INLINE float spread_of(float second, const MomentStep& step) {
+  return std::sqrt(second) / step.root2 + step.eps;
 }
 
 YOKE_INLINE void adam_body(const ElementBlock& block, const AdamStep& given) {
@@ -68,17 +70,15 @@ YOKE_INLINE void adam_body(const ElementBlock& block, const AdamStep& given) {
     const float gradient = std::fma(weights[i], step.decay, gradient_of(gradients[i], step.gradient));
     float first = firsts[i];
     float second = seconds[i];
-    update_moments(gradient, step, first, second);
+    update_moments(gradient, step.moments, first, second);
     firsts[i] = first;
     seconds[i] = second;
-    const float spread = std::sqrt(second) / step.root2 + step.eps;
-    weights[i] = weights[i] * step.shrink + (-step.size * first) / spread;
+    weights[i] = weights[i] * step.shrink + (-step.size * first) / spread_of(second, step.moments);
   }
 }
 
 YOKE_INLINE float lamb_direction(float weight, float first, float second, const LambStep& step) {
-  const float spread = std::sqrt(second) / step.root2 + step.eps;
-  return std::fma(weight, step.decay, (first / step.correction1) / spread);
+  return std::fma(weight, step.decay, (first / step.correction1) / spread_of(second, step.moments));
 }
 
 YOKE_INLINE double sum_of(const Lanes& lanes) {
@@ -96,7 +96,7 @@ YOKE_INLINE LambSquares lamb_moments_body(const ElementBlock& block, const LambS
   for (std::int64_t i = 0; i < block.count; ++i) {
     float first = firsts[i];
     float second = seconds[i];
-    update_moments(gradient_of(gradients[i], step.gradient), step, first, second);
+    update_moments(gradient_of(gradients[i], step.gradient), step.moments, first, second);
     firsts[i] = first;
     seconds[i] = second;
   }

@@ -33,29 +33,29 @@ struct SgdStep {
   float lr = 0;
 };
 
-struct AdamStep {
-  GradientStep gradient;
-  float decay = 0;   // added to the gradient
-  float shrink = 1;  // the weight is multiplied by it first
+/// The running means of the gradient and of its square.
+struct MomentStep {
   float beta1 = 0;
   float rest1 = 0;  // 1 - beta1
   float beta2 = 0;
   float rest2 = 0;
   float root2 = 1;  // square root of 1 - beta2^step
   float eps = 0;
-  float size = 0;  // lr / (1 - beta1^step)
+};
+
+struct AdamStep {
+  GradientStep gradient;
+  MomentStep moments;
+  float decay = 0;   // added to the gradient
+  float shrink = 1;  // the weight is multiplied by it first
+  float size = 0;    // lr / (1 - beta1^step)
 };
 
 struct LambStep {
   GradientStep gradient;
-  float decay = 0;  // times the weight, added to the direction
-  float beta1 = 0;
-  float rest1 = 0;
-  float beta2 = 0;
-  float rest2 = 0;
+  MomentStep moments;
+  float decay = 0;        // times the weight, added to the direction
   float correction1 = 1;  // 1 - beta1^step
-  float root2 = 1;
-  float eps = 0;
 };
 
 /// Squares of weights and of the direction of the update, summed.
