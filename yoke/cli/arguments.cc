@@ -110,6 +110,14 @@ void declare_list(CLI::App& app, const std::string& name, std::vector<T>& values
 
 }  // namespace
 
+void Arguments::repeated(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  const auto take = [&values](const Words& words) -> Status {
+    for (const auto& word : words) YOKE_CHECK(read_word(word, values.emplace_back()));
+    return {};
+  };
+  declare(app_, name, help, false, take)->type_name(kKind<std::string>);
+}
+
 void Arguments::flag(const std::string& name, bool& value, const std::string& help) {
   app_.add_flag(name, value, help)->disable_flag_override();
 }

@@ -32,6 +32,8 @@ struct Context {
   std::string program = {};  // this executable, for commands that start it again; empty where it is another one
   /// Set by a command whose result tells of the failure that it returns: only the exit code is left to say.
   bool reported = false;
+  /// What the process ends with when the command returns no error: 130 where it was interrupted and has saved.
+  int exit_code = 0;
 };
 
 /// Runs a parsed command. An error becomes the exit code and one message.
@@ -63,6 +65,8 @@ class Arguments {
   void required(const std::string& name, T& value, const std::string& help) {
     add(name, value, help, true);
   }
+  /// An option that may be given again and again; its values are taken whole, commas included.
+  void repeated(const std::string& name, std::vector<std::string>& values, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
   /// For yoke itself, not for people: `--help` does not list it.
   void hidden_flag(const std::string& name, bool& value);
@@ -104,6 +108,8 @@ void add_explain(CLI::App& app, Action& chosen);
 void add_import(CLI::App& app, Action& chosen);
 void add_plan(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
+void add_run(CLI::App& app, Action& chosen);
+void add_train(CLI::App& app, Action& chosen);
 
 /// Parses, runs and reports; returns the process's exit code. `program` is Context::program.
 int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const std::string& program = {});

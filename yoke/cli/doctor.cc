@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 #include <ostream>
-#include <thread>
 
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
@@ -19,6 +17,7 @@
 #include "yoke/cli/backend_check.h"
 #include "yoke/cli/check.h"
 #include "yoke/cli/command.h"
+#include "yoke/cli/launch/machine.h"
 #include "yoke/cli/table.h"
 #include "yoke/cli/torch_check.h"
 #include "yoke/comm/store/socket.h"
@@ -45,10 +44,7 @@ std::string_view to_string(Health health) {
 }
 
 Check check_processors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
-  const auto usable = known ? static_cast<unsigned>(CPU_COUNT(&allowed)) : std::thread::hardware_concurrency();
+  const int usable = usable_cores();
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   Check check{.name = "processors", .found = fmt::format("{} usable of {}", usable, online)};
   if (usable < 2) {

@@ -38,22 +38,6 @@ base::Result<std::optional<plan::Sync>> parse_sync(const std::string& name) {
                            {.field = "--sync"});
 }
 
-plan::Plan to_plan(const plan::BatchSolution& solution, const std::string& model) {
-  plan::Plan plan{.model = model,
-                  .gbs = solution.gbs,
-                  .lbs = solution.lbs,
-                  .sync = solution.sync,
-                  .step_seconds = solution.step_seconds,
-                  .cost_model = "iidp"};
-  for (const auto& lane : solution.lanes) {
-    for (int i = 0; i < lane.devices; ++i) {
-      plan.data_lanes.push_back(
-          {.device = {lane.node, lane.first_device + i}, .vsw = lane.vsw, .ga = lane.ga, .seconds = lane.parts});
-    }
-  }
-  return plan;
-}
-
 Json to_json(const plan::BatchSolution& solution, const std::vector<std::string>& warnings, double solve_seconds) {
   Json nodes = Json::array();
   for (const auto& lane : solution.lanes) {
@@ -85,11 +69,10 @@ Json to_json(const plan::BatchSolution& solution, const std::vector<std::string>
   return json;
 }
 
-/// What the same devices would do without a solver. An equal split may not exist at this very batch; far from it a
-/// comparison would say nothing.
+/// What the same devices would do without a solver.
 std::string describe(const plan::EqualSplit& equal, const plan::BatchSolution& solution) {
-  const double off = std::abs(equal.gbs - solution.gbs) / static_cast<double>(solution.gbs);
-  if (off > 0.1) return fmt::format("\nequal split    not possible near this batch (the nearest is {})", equal.gbs);
+  if (!equal_split_seconds(solution))
+    return fmt::format("\nequal split    not possible near this batch (the nearest is {})", equal.gbs);
   return fmt::format(
       "\nequal split    {}, {:.1f} samples/s ({} x {} samples on every device{}): this plan is {:.2f}x as fast",
       base::format_seconds(equal.step_seconds), equal.samples_per_second, equal.workers_per_device, equal.lbs,
@@ -163,6 +146,31 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
 }
 
 }  // namespace
+
+plan::Plan to_plan(const plan::BatchSolution& solution, const std::string& model) {
+  plan::Plan plan{.model = model,
+                  .gbs = solution.gbs,
+                  .lbs = solution.lbs,
+                  .sync = solution.sync,
+                  .step_seconds = solution.step_seconds,
+                  .cost_model = "iidp"};
+  for (const auto& lane : solution.lanes) {
+    for (int i = 0; i < lane.devices; ++i) {
+      plan.data_lanes.push_back(
+          {.device = {lane.node, lane.first_device + i}, .vsw = lane.vsw, .ga = lane.ga, .seconds = lane.parts});
+    }
+  }
+  return plan;
+}
+
+std::optional<double> equal_split_seconds(const plan::BatchSolution& solution) {
+  const auto& equal = solution.equal_split;
+  if (!equal) return std::nullopt;
+  // An equal split may not exist at this very batch; far from it a comparison would say nothing.
+  const double off = std::abs(equal->gbs - solution.gbs) / static_cast<double>(solution.gbs);
+  if (off > 0.1) return std::nullopt;
+  return solution.gbs / equal->samples_per_second;
+}
 
 void add_plan_batch(CLI::App& group, Action& chosen) {
   add_command<BatchOptions>(

@@ -139,6 +139,8 @@ int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream&
   add_profile(app, chosen);
   add_plan(app, chosen);
   add_explain(app, chosen);
+  add_run(app, chosen);
+  add_train(app, chosen);
   add_import(app, chosen);
 
   try {
@@ -156,7 +158,7 @@ int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream&
     if (!status.ok() && context.reported) return base::exit_code(status.error().kind);
     if (!status.ok()) return report(status.error(), json, out, err);
     if (!out) return report(no_output(), false, out, err);
-    return 0;
+    return context.exit_code;
   } catch (const CLI::Success& asked_for_help) {
     app.exit(asked_for_help, out, err);
     out.flush();

@@ -290,6 +290,10 @@ base::Result<Job> parse_job(std::string_view yaml, const std::string& file) {
   return read_job(document);
 }
 
+base::Result<Job> parse_job(const base::Document& document) {
+  return read_job(document);
+}
+
 base::Result<Job> load_job(const std::string& path) {
   YOKE_TRY(const base::Document document, base::load_document(path));
   return read_job(document);

@@ -140,6 +140,8 @@ struct Job {
 /// file, line and field.
 base::Result<Job> parse_job(std::string_view yaml, const std::string& file);
 base::Result<Job> load_job(const std::string& path);
+/// From a document that was read, and perhaps changed, before.
+base::Result<Job> parse_job(const base::Document& document);
 /// YAML that parses back to an equal job.
 std::string to_yaml(const Job& job);
 

@@ -1,0 +1,17 @@
+// This machine as a launcher sees it.
+#pragma once
+
+#include <string>
+
+namespace yoke::cli {
+
+/// Cores that this process may use.
+int usable_cores();
+std::string host_name();
+/// Whether a name or address of a host is this machine. What cannot be resolved is another one.
+bool is_this_machine(const std::string& host);
+/// How other hosts can reach this one: its name where that resolves to more than loopback, else an address of its
+/// first network interface that is up; 127.0.0.1 on a machine without a network.
+std::string reachable_address();
+
+}  // namespace yoke::cli

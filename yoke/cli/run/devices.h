@@ -1,0 +1,48 @@
+// The devices of a job, one per rank, from a cluster or from what the ranks tell of themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "yoke/base/document.h"
+#include "yoke/base/json.h"
+#include "yoke/base/result.h"
+#include "yoke/cluster/cluster.h"
+#include "yoke/engine/rank.h"
+
+namespace yoke::cli {
+
+/// One node `localhost` with one CPU device.
+cluster::Cluster this_machine();
+
+/// Names of the nodes whose address is another machine; every other node is emulated on this one.
+std::vector<std::string> nodes_elsewhere(const cluster::Cluster& cluster);
+
+/// The command line of mpirun that starts one rank per device of the cluster; `rest` is what comes after `yoke train`.
+std::string mpirun_command(const cluster::Cluster& cluster, const std::string& rest);
+
+/// All devices on this machine share its cores.
+std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster, int cores);
+
+/// Where a rank runs, as it tells the others.
+struct RankPlace {
+  std::string host;
+  int usable_cores = 1;  // that this rank may use
+  int host_cores = 1;    // that its host has
+  bool operator==(const RankPlace&) const = default;
+};
+RankPlace this_place();
+base::Json to_json(const RankPlace& place);
+base::Result<RankPlace> parse_place(const std::string& json);
+
+/// A node per host, named after it, with a CPU device per rank.
+base::Result<cluster::Cluster> cluster_of(const std::vector<RankPlace>& places);
+/// Rank i is the i-th device of the cluster if `given`, else the next of its host's node. Input error at --cluster when
+/// there are not as many devices as ranks.
+base::Result<std::vector<engine::DeviceSpec>> placed_devices(const cluster::Cluster& cluster, bool given,
+                                                             const std::vector<RankPlace>& places);
+
+base::Json to_json(const engine::DeviceSpec& device);
+engine::DeviceSpec read_device(base::View view);
+
+}  // namespace yoke::cli

@@ -1,0 +1,181 @@
+#include "yoke/cli/run/prepare.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cli/plan.h"
+#include "yoke/cli/run/job_input.h"
+#include "yoke/cli/run/recorder.h"
+#include "yoke/cluster/cluster_file.h"
+#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/solve/batch/batch.h"
+#include "yoke/profile/profile_folder.h"
+
+namespace yoke::cli {
+namespace {
+
+using base::Result;
+using base::Status;
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  return fmt::format("{:%Y-%m-%d}", local);
+}
+
+std::vector<cluster::DeviceId> devices_of(const plan::Plan& plan) {
+  std::vector<cluster::DeviceId> devices;
+  for (const auto& lane : plan.data_lanes) devices.push_back(lane.device);
+  for (const auto& lane : plan.pipeline_lanes) {
+    for (const auto& stage : lane.stages) devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
+  }
+  return devices;
+}
+
+Result<JobPlan> load_plan_file(const std::string& path, const cluster::Cluster& cluster) {
+  YOKE_TRY(plan::Plan plan, plan::load_plan(path));
+  const auto known = cluster.devices();
+  for (const auto& device : devices_of(plan)) {
+    if (std::ranges::find(known, device) != known.end()) continue;
+    std::vector<std::string> names;
+    for (const auto& id : known) names.push_back(id.to_string());
+    if (names.size() > 8) names.resize(8);
+    return base::input_error(
+        fmt::format("found the device {}, which the cluster has not ({}{}); give its cluster with --cluster",
+                    base::quote(device.to_string()), base::join_words(names),
+                    known.size() > names.size() ? ", ..." : ""),
+        {.file = path});
+  }
+  return JobPlan{.plan = std::move(plan), .source = "from " + path, .equal_split_step_seconds = std::nullopt};
+}
+
+/// Faults of the solver's request, at the keys of the job that it was made of.
+base::Error at_job_key(base::Error error) {
+  if (!error.where.file.empty()) return error;
+  if (error.where.field == "gbs") error.where.field = "batch.global";
+  if (error.where.field == "lbs") error.where.field = "batch.local";
+  return error;
+}
+
+Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& cluster, Context& context) {
+  if (!base::is_folder(job.profiles)) {
+    return base::input_error(fmt::format("found no folder {}, expected profiles of the model; leave the key out and "
+                                         "the first steps are measured instead",
+                                         base::quote(job.profiles)),
+                             {.field = "profiles"});
+  }
+  YOKE_TRY(const profile::ProfileSet profiles, profile::load_profiles(job.profiles));
+  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(cluster, profiles));
+  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
+  plan::BatchRequest request{.gbs = static_cast<int>(job.batch.global)};
+  if (job.parallel.sync == plan::SyncChoice::kOverlap) request.sync = plan::Sync::kOverlap;
+  if (job.parallel.sync == plan::SyncChoice::kSequential) request.sync = plan::Sync::kSequential;
+
+  std::optional<plan::BatchSolution> best;
+  std::optional<base::Error> fault;
+  std::vector<std::optional<int>> choices;
+  for (const auto lbs : job.batch.local) choices.emplace_back(static_cast<int>(lbs));
+  if (choices.empty()) choices.emplace_back();
+  for (const auto& lbs : choices) {
+    request.lbs = lbs;
+    auto solved = plan::solve_batch(cost, request);
+    if (!solved.ok()) {
+      if (!fault) fault = solved.error();
+      continue;
+    }
+    if (!best || solved->step_seconds < best->step_seconds) best = *std::move(solved);
+  }
+  if (!best) return at_job_key(*fault);
+  return JobPlan{.plan = to_plan(*best, profiles.model),
+                 .source = "solved from " + job.profiles,
+                 .equal_split_step_seconds = equal_split_seconds(*best)};
+}
+
+bool keeps_the_plan(const std::vector<JobChange>& changes, const plan::Job& job) {
+  return !job.batch.adapt && std::ranges::none_of(changes, [](const JobChange& change) {
+    return change.key.starts_with("batch.") || change.key.starts_with("parallel.") || change.key == "profiles" ||
+           change.key == "precision";
+  });
+}
+
+Status note_start(const PreparedRun& run, const std::vector<JobChange>& changes) {
+  EventLog events(run.folder.path(), std::nullopt);
+  YOKE_CHECK(events.add({.kind = "start", .detail = run.folder.resumes() ? "the run goes on" : "the run begins"}));
+  for (const auto& change : changes) {
+    YOKE_CHECK(events.add(
+        {.kind = "job", .detail = fmt::format("{} is now {}, was {}", change.key, change.after, change.before)}));
+  }
+  if (!run.plan) return {};
+  engine::Event event{.kind = "plan", .detail = "plan " + run.plan->source};
+  const plan::Plan& plan = run.plan->plan;
+  event.values = {{"gbs", static_cast<double>(plan.gbs)}, {"lbs", plan.lbs}, {"step_seconds", plan.step_seconds}};
+  if (run.plan->equal_split_step_seconds) {
+    event.values.emplace_back("equal_split_step_seconds", *run.plan->equal_split_step_seconds);
+  }
+  return events.add(event);
+}
+
+}  // namespace
+
+void RunOptions::declare(Arguments& command) {
+  command.required("job", job, "job file");
+  command.option("--cluster", cluster, "cluster file, JABAS cluster_info JSON or MPI hostfile (default: this machine)");
+  command.repeated("--set", set, "key=value: changes the job, e.g. optimizer.lr=0.05; may be given again");
+  command.option("--run-dir", run_dir, "run folder (default: runs/<job>-<date>-<n>)");
+  command.flag("--resume", resume, "go on with the run in the folder, at the sample where it stopped");
+  command.flag("--trace", trace, "write trace.json, a Chrome timeline of all ranks");
+  command.option("--metrics-port", metrics_port, "serve Prometheus metrics on this port of 127.0.0.1; 0: a free one");
+  command.option("--backend", backend, "how ranks talk: auto, shm or gloo");
+}
+
+Result<std::optional<JobPlan>> plan_job(const plan::Job& job, const cluster::Cluster& cluster, Context& context) {
+  std::optional<JobPlan> plan;
+  if (!job.parallel.plan.empty()) {
+    YOKE_TRY(plan, load_plan_file(job.parallel.plan, cluster));
+  } else if (!job.profiles.empty() && job.parallel.mode != plan::ParallelMode::kPipeline) {
+    YOKE_TRY(plan, solve_job(job, cluster, context));
+  }
+  return plan;
+}
+
+Result<PreparedRun> prepare_run(const RunOptions& options, const cluster::Cluster& cluster, Context& context) {
+  YOKE_TRY(plan::Job job, load_job(options.job, options.set));
+  YOKE_TRY(auto plan, plan_job(job, cluster, context));
+  YOKE_TRY(
+      RunFolder folder,
+      RunFolder::open(
+          {.path = options.run_dir, .job_name = job_name(options.job), .date = today(), .resume = options.resume}));
+  YOKE_TRY(const auto changes, folder.put_job(job));
+  const std::string cluster_file = folder.file("cluster.yaml");
+  const std::string plan_file = folder.file("plan.json");
+  if (!plan && folder.resumes() && base::exists(plan_file) && keeps_the_plan(changes, job)) {
+    const auto before = cluster::load_cluster(cluster_file);
+    if (before.ok() && *before == cluster) {
+      YOKE_TRY(plan, load_plan_file(plan_file, cluster));
+      plan->source = "kept from before";
+    }
+  }
+  YOKE_CHECK(cluster::save_cluster(cluster_file, cluster));
+  if (plan) YOKE_CHECK(base::publish_file(plan_file, plan::to_json(plan->plan)));
+  PreparedRun run{.job = std::move(job), .folder = std::move(folder), .plan = std::move(plan)};
+  YOKE_CHECK(note_start(run, changes));
+  for (const auto& change : changes) {
+    context.log.info("{} is now {}, was {}", change.key, change.after, change.before);
+  }
+  return run;
+}
+
+Status check_backend(const std::string& backend, const std::vector<std::string>& names) {
+  if (std::ranges::find(names, backend) != names.end()) return {};
+  return option_error("--backend", fmt::format("found {}, expected {}{}", base::quote(backend),
+                                               base::join_words(names, "or"), base::did_you_mean(backend, names)));
+}
+
+}  // namespace yoke::cli
