@@ -48,13 +48,14 @@ class Flow {
 /// What a block may depend on besides the flow.
 struct Pass {
   bool training = true;
-  std::optional<at::Generator> generator;  // of the worker: dropout and the like draw from it
+  std::optional<at::Generator> generator;  // of the worker: dropout and the like draw from it; absent: the process's
 };
 
 /// A part of a model that is never cut. One thread at a time.
 class Block : public torch::nn::Module {
  public:
-  /// Takes its inputs from the flow and puts its outputs there. The main tensor is called "x".
+  /// Takes its inputs from the flow and puts its outputs there. The main tensor is called "x". Does not change its
+  /// inputs in place: the stage before may still need them. Heeds pass.training, not is_training().
   virtual void forward(Flow& flow, const Pass& pass) = 0;
 };
 
@@ -86,12 +87,13 @@ struct ModelOptions {
   std::int64_t classes = 10;
   std::vector<std::int64_t> input_shape;  // of one sample, where the model adapts to it (mlp); empty: its own
   std::string path;                       // of a TorchScript file
+  double dropout = -1;                    // probability in [0, 1) for all dropout layers; -1: the model's own
 };
 
 struct NamedTensor {
   std::string name;  // full: with the block's prefix
   torch::Tensor tensor;
-  std::size_t block = 0;
+  std::size_t block = 0;  // its index in the architecture
 };
 
 struct BuildOptions {
@@ -103,8 +105,14 @@ struct BuildOptions {
 /// A contiguous range of blocks, built. One thread at a time; several networks may share the storage of their tensors.
 class Network {
  public:
+  /// Precondition: the range lies in the architecture, and no two tensors have the same full name. Blocks draw their
+  /// weights from the process's CPU generator, which is seeded for each and put back afterwards: networks are built one
+  /// at a time, and nothing else may draw from that generator meanwhile.
   Network(const Architecture& architecture, const BuildOptions& options);
 
+  /// Draws one number from the pass's generator; each block gets a generator that depends on that number and on the
+  /// block's index. So stages whose generators start alike together draw what the whole model would.
+  /// Throws base::Failure of kind input that names the block where libtorch refuses, e.g. images of a wrong size.
   void forward(Flow& flow, const Pass& pass);
   /// In forward order of blocks, and in the order registered within one.
   std::vector<NamedTensor> parameters() const;
@@ -114,6 +122,7 @@ class Network {
 
  private:
   std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::string> names_;
   std::vector<std::string> prefixes_;
   std::size_t first_ = 0;
 };
@@ -132,7 +141,9 @@ std::vector<std::string> list_models();
 base::Result<Architecture> make_model(std::string_view name, const ModelOptions& options);
 
 /// Copies tensors into parameters and buffers of the same names. Input error that names the first that is missing,
-/// unknown or of another shape; `where` is put into the message. Nothing is changed then.
+/// unknown or of another shape; `where` is put into the message. Nothing is changed then. The `num_batches_tracked` of
+/// a batch norm may be missing, as in older files of torchvision, and is then 0. Numbers are converted to the network's
+/// type (f16 to f32).
 base::Status load_weights(Network& network, const NamedTensors& weights, const base::Where& where = {});
 
 /// Cross-entropy between "x" and "targets", the usual loss of a classifier.

@@ -102,7 +102,9 @@ Memory& memory() {
   return instance;
 }
 
+/// Also of nothing, as free().
 void give_back(void* data) {
+  if (data == nullptr) return;
   memory().give_back(data);
 }
 
