@@ -91,6 +91,9 @@ function(yoke_test name)
   target_compile_definitions(${name} PRIVATE
     YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
   if(arg_TORCH)
+    # -fPIC as the precompiled header was: compilers refuse one made with other options.
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
     target_precompile_headers(${name} REUSE_FROM yoke_torch_test_pch)
   else()
     target_precompile_headers(${name} PRIVATE <gmock/gmock.h>)
