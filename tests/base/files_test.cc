@@ -25,6 +25,24 @@ TEST(Files, ReadsWhatWasPublished) {
   EXPECT_THAT(*list_folder(folder.path()), ElementsAre("x")) << "no temporary file may stay";
 }
 
+TEST(Files, PiecesAppearTogetherOrNotAtAll) {
+  const TempFolder folder;
+  folder.write("x", "old");
+  {
+    auto file = FileWriter::create(folder.file("x"));
+    ASSERT_TRUE(file.ok());
+    FileWriter given_up = *std::move(file);
+    ASSERT_TRUE(given_up.write("new ").ok());
+    EXPECT_EQ(*read_file(folder.file("x")), "old");
+  }
+  EXPECT_THAT(*list_folder(folder.path()), ElementsAre("x")) << "given up, it leaves nothing";
+  FileWriter file = *FileWriter::create(folder.file("x"));
+  ASSERT_TRUE(file.write("in two ").ok() && file.write("pieces").ok());
+  ASSERT_TRUE(std::move(file).publish().ok());
+  EXPECT_EQ(*read_file(folder.file("x")), "in two pieces");
+  EXPECT_THAT(*list_folder(folder.path()), ElementsAre("x"));
+}
+
 TEST(Files, PublishReplacesAndHonoursTheUmask) {
   const TempFolder folder;
   const mode_t old = ::umask(027);

@@ -87,12 +87,11 @@ base::Result<std::string> make_unfinished(const std::string& folder) {
   return path;
 }
 
-bool discard(const std::string& folder, const std::string& path) {
+void discard(const std::string& folder, const std::string& path) {
   const std::string away = free_path(folder);
-  if (::rename(path.c_str(), away.c_str()) != 0) return false;
-  std::error_code code;
-  fs::remove_all(away, code);
-  return !code;
+  if (::rename(path.c_str(), away.c_str()) != 0) return;
+  std::error_code ignored;
+  fs::remove_all(away, ignored);
 }
 
 void remove_abandoned(const std::string& folder) {

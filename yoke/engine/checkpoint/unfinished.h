@@ -11,8 +11,8 @@ namespace yoke::engine {
 /// Makes a new, empty one in `folder` for this process and returns its path.
 base::Result<std::string> make_unfinished(const std::string& folder);
 
-/// Takes a folder out of sight at once and then removes it. False if it could not be.
-bool discard(const std::string& folder, const std::string& path);
+/// Takes a folder out of sight at once and then removes it. One that cannot be moved stays; the next save tries again.
+void discard(const std::string& folder, const std::string& path);
 
 /// Removes those of processes of this host that are dead. (Of other hosts, with which the folder may be shared, nobody
 /// here can tell.)
