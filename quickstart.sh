@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# From nothing to a first result: set up, build, run the main job.
+# From nothing to a trained model: set up, build, train on two unlike devices (about a minute after the build).
 set -euo pipefail
 cd "$(dirname "$0")"
 ./setup.sh
 cmake --preset release >/dev/null
 cmake --build --preset release --target yoke
 echo
-plan=(build/release/bin/yoke plan batch --cluster examples/unlike-gpus/cluster.yaml --profiles examples/unlike-gpus/profiles --gbs 1024)
-echo "\$ ${plan[*]}"
-"${plan[@]}"
+train=(build/release/bin/yoke run examples/quickstart/job.yaml --cluster examples/quickstart/cluster.yaml)
+echo "\$ ${train[*]}"
+"${train[@]}"

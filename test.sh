@@ -38,6 +38,16 @@ fi
 step "headers compile alone"
 cmake --build --preset release --target all_verify_interface_header_sets
 
+step "an installed Yoke, used by another project"
+tools/check-cpp-model.sh
+
+step "the CUDA sources compile"
+if [ -e "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" ]; then
+  build cuda-check
+else
+  echo "skipped: there is no CUDA toolkit (CUDA_HOME, /usr/local/cuda)"
+fi
+
 # The same inputs every time, so that the gate fails for what was changed and not for luck.
 step "without libtorch, with clang: fuzz every parser for a few seconds"
 fuzz/run.sh runs=10000

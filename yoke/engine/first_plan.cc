@@ -13,7 +13,7 @@
 namespace yoke::engine {
 namespace {
 
-constexpr int kMostSizes = 5;
+constexpr std::size_t kMostSizes = 8;
 constexpr int kProbe = 2;  // samples of the pass that memory is judged by
 
 /// What one rank has measured for one local batch size. Plain numbers: it travels as they are.
@@ -198,10 +198,11 @@ std::vector<int> local_batches_to_try(const plan::BatchSpec& batch, int devices)
     if (batch.global % size == 0) divisors.push_back(static_cast<int>(size));
   }
   if (divisors.empty()) return {1};
-  // The largest ones, each about half of the one before.
+  // The largest ones, each at least a quarter smaller than the one before: unlike devices are balanced by the number of
+  // workers, so a few more sizes pay.
   std::vector<int> chosen;
   for (auto size = divisors.rbegin(); size != divisors.rend() && chosen.size() < kMostSizes; ++size) {
-    if (chosen.empty() || *size * 2 <= chosen.back()) chosen.push_back(*size);
+    if (chosen.empty() || *size * 4 <= chosen.back() * 3) chosen.push_back(*size);
   }
   std::ranges::reverse(chosen);
   return chosen;

@@ -21,7 +21,7 @@ struct FirstPlan {
   std::string note;  // what the user should know: a local batch that does not fit; empty: nothing
 };
 
-/// Local batch sizes worth a try: those of the job, or else up to five that divide the global batch and give every
+/// Local batch sizes worth a try: those of the job, or else up to eight that divide the global batch and give every
 /// device a worker.
 std::vector<int> local_batches_to_try(const plan::BatchSpec& batch, int devices);
 
