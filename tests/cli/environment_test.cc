@@ -27,14 +27,20 @@ void expect_fault(const Variables& variables, const std::string& variable, const
   EXPECT_THAT(identity.error().message, HasSubstr(part));
 }
 
-const Variables kTorchrun{{"RANK", "3"},       {"WORLD_SIZE", "8"},       {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
-                          {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}};
+const Variables kTorchrun{{"RANK", "3"},
+                          {"WORLD_SIZE", "8"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "a"},
+                          {"MASTER_PORT", "29500"},
+                          {"TORCHELASTIC_RUN_ID", "none"}};
 const Variables kMpirun{{"OMPI_COMM_WORLD_RANK", "1"},
                         {"OMPI_COMM_WORLD_SIZE", "4"},
                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-const Variables kSrun{{"SLURM_PROCID", "5"},         {"SLURM_NTASKS", "8"},  {"SLURM_LOCALID", "1"},
-                      {"SLURM_JOB_NODELIST", "gpu[07-09],x"}, {"SLURM_JOB_ID", "1234"}, {"SLURM_STEP_ID", "2"}};
+const Variables kSrun{{"SLURM_PROCID", "5"},    {"SLURM_NTASKS", "8"},
+                      {"SLURM_LOCALID", "1"},   {"SLURM_JOB_NODELIST", "gpu[07-09],x"},
+                      {"SLURM_JOB_ID", "1234"}, {"SLURM_STEP_ID", "2"}};
 
 Variables with(Variables variables, const Variables& changes) {
   for (const auto& [name, value] : changes) variables[name] = value;
@@ -126,7 +132,8 @@ TEST(Environment, FirstHostOfASlurmList) {
   EXPECT_EQ(*first_slurm_host("gpu[3,1]"), "gpu3");
   EXPECT_EQ(*first_slurm_host("rack[1-2]n[01-08],x"), "rack1n01");
   EXPECT_EQ(*first_slurm_host("n[1-2]-ib,y"), "n1-ib");
-  for (const char* bad : {"", ",a", "a[", "a[]", "a[,1]", "a[-2]", "a b"}) EXPECT_FALSE(first_slurm_host(bad).ok()) << bad;
+  for (const char* bad : {"", ",a", "a[", "a[]", "a[,1]", "a[-2]", "a b"})
+    EXPECT_FALSE(first_slurm_host(bad).ok()) << bad;
 }
 
 TEST(Environment, NoLauncherIsAnErrorThatSaysWhatToUse) {

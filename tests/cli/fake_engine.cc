@@ -15,6 +15,7 @@
 
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
+#include "yoke/cli/command.h"
 #include "yoke/engine/rank.h"
 
 namespace yoke::engine {
@@ -143,3 +144,12 @@ base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<
 }
 
 }  // namespace yoke::engine
+
+namespace yoke::cli {
+
+void add_commands(CLI::App& app, Action& chosen) {
+  add_run(app, chosen);
+  add_train(app, chosen);
+}
+
+}  // namespace yoke::cli

@@ -42,19 +42,22 @@ class Metrics : public ::testing::Test {
 
   const base::SystemClock clock_;
   MetricsBoard board_{"le\"net", 2};
-  std::unique_ptr<MetricsServer> server_ =
-      *MetricsServer::start(0, [this] { return board_.to_text(); }, clock_);
+  std::unique_ptr<MetricsServer> server_ = *MetricsServer::start(
+      0, [this] { return board_.to_text(); }, clock_);
 };
 
 TEST_F(Metrics, AScrapeGetsTheLatestStep) {
   EXPECT_THAT(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
-              AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("version=0.0.4"), HasSubstr("yoke_ranks{job=\"le\\\"net\"} 2\n"),
-                    Not(HasSubstr("yoke_step"))));
-  board_.put(engine::StepReport{.step = 7, .gbs = 64, .loss = std::numeric_limits<double>::quiet_NaN(), .samples_per_second = 12.5});
+              AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("version=0.0.4"),
+                    HasSubstr("yoke_ranks{job=\"le\\\"net\"} 2\n"), Not(HasSubstr("yoke_step"))));
+  board_.put(engine::StepReport{
+      .step = 7, .gbs = 64, .loss = std::numeric_limits<double>::quiet_NaN(), .samples_per_second = 12.5});
   board_.put(engine::Event{.kind = "evaluation", .detail = "", .values = {{"test_accuracy", 0.75}}});
   const std::string answer = ask("GET /metrics?x=1 HTTP/1.0\r\n\r\n");
-  EXPECT_THAT(answer, AllOf(HasSubstr("# TYPE yoke_step gauge\nyoke_step{job=\"le\\\"net\"} 7\n"), HasSubstr("yoke_loss{job=\"le\\\"net\"} NaN\n"),
-                            HasSubstr("yoke_samples_per_second{job=\"le\\\"net\"} 12.5\n"), HasSubstr("yoke_test_accuracy{job=\"le\\\"net\"} 0.75\n")));
+  EXPECT_THAT(answer, AllOf(HasSubstr("# TYPE yoke_step gauge\nyoke_step{job=\"le\\\"net\"} 7\n"),
+                            HasSubstr("yoke_loss{job=\"le\\\"net\"} NaN\n"),
+                            HasSubstr("yoke_samples_per_second{job=\"le\\\"net\"} 12.5\n"),
+                            HasSubstr("yoke_test_accuracy{job=\"le\\\"net\"} 0.75\n")));
   const auto body = answer.find("\r\n\r\n") + 4;
   EXPECT_THAT(answer, HasSubstr("Content-Length: " + std::to_string(answer.size() - body) + "\r\n"));
 }
@@ -75,13 +78,18 @@ TEST_F(Metrics, ASilentClientDelaysButDoesNotBlock) {
 }
 
 TEST_F(Metrics, ATakenPortIsAnInputErrorThatNamesIt) {
-  const auto second = MetricsServer::start(server_->port(), [] { return ""; }, clock_);
+  const auto second = MetricsServer::start(
+      server_->port(), [] { return ""; }, clock_);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().kind, base::ErrorKind::kInput);
   EXPECT_EQ(second.error().where.field, "--metrics-port");
   EXPECT_THAT(second.error().message, AllOf(HasSubstr(std::to_string(server_->port())), HasSubstr("free port")));
-  EXPECT_FALSE(MetricsServer::start(70000, [] { return ""; }, clock_).ok());
-  EXPECT_FALSE(MetricsServer::start(-1, [] { return ""; }, clock_).ok());
+  EXPECT_FALSE(MetricsServer::start(
+                   70000, [] { return ""; }, clock_)
+                   .ok());
+  EXPECT_FALSE(MetricsServer::start(
+                   -1, [] { return ""; }, clock_)
+                   .ok());
 }
 
 }  // namespace

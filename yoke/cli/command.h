@@ -111,6 +111,9 @@ void add_profile(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 
+/// All of them. In a file of its own (commands.cc), so that a test program can do with a few.
+void add_commands(CLI::App& app, Action& chosen);
+
 /// Parses, runs and reports; returns the process's exit code. `program` is Context::program.
 int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const std::string& program = {});
 

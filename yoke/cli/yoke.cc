@@ -135,13 +135,7 @@ int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream&
   app.set_version_flag("--version", "yoke " YOKE_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
-  add_doctor(app, chosen);
-  add_profile(app, chosen);
-  add_plan(app, chosen);
-  add_explain(app, chosen);
-  add_run(app, chosen);
-  add_train(app, chosen);
-  add_import(app, chosen);
+  add_commands(app, chosen);
 
   try {
     if (argc <= 1) {

@@ -49,19 +49,24 @@ std::string_view key_of(std::string_view setting) {
   return setting.substr(0, setting.find('='));
 }
 
+/// Whether a fault at `field` can have come with a setting of `key`: it is at the key, below it, or (an unknown key,
+/// which is reported at the map it stands in) names the key's next part.
+bool comes_from(std::string_view key, const base::Error& error) {
+  const std::string& field = error.where.field;
+  if (field == key || field.starts_with(fmt::format("{}.", key)) || field.starts_with(fmt::format("{}[", key))) {
+    return true;
+  }
+  const std::string before = field.empty() ? "" : field + ".";
+  if (!key.starts_with(before)) return false;
+  const auto rest = key.substr(before.size());
+  return error.message.starts_with(fmt::format("unknown key {}", base::quote(rest.substr(0, rest.find('.')))));
+}
+
 /// A fault that has no line came with a setting: say which.
 base::Error at_setting(base::Error error, const std::vector<std::string>& settings) {
   if (error.where.line != 0) return error;
-  const std::string& field = error.where.field;
   for (const auto& setting : settings) {
-    const std::string_view key = key_of(setting);
-    const bool at = key == field || field.empty() || key.starts_with(field + ".") ||
-                    field.starts_with(fmt::format("{}.", key)) || field.starts_with(fmt::format("{}[", key));
-    // An unknown key is reported at the map it stands in.
-    const auto name = key.substr(key.rfind('.') + 1);
-    const bool meant = key == field || error.message.find(base::quote(name)) != std::string::npos ||
-                       error.message.find("unknown key") == std::string::npos;
-    if (at && meant) return set_error(key, error.message);
+    if (comes_from(key_of(setting), error)) return set_error(key_of(setting), error.message);
   }
   return error;
 }

@@ -235,7 +235,7 @@ std::string RunFolder::file(std::string_view name) const {
   return base::join_path(path_, name);
 }
 
-Result<std::vector<JobChange>> RunFolder::put_job(const plan::Job& job) {
+Result<std::vector<JobChange>> RunFolder::put_job(const plan::Job& job) const {
   std::vector<JobChange> changes;
   if (resumes_) {
     YOKE_TRY(const plan::Job before, plan::load_job(file("job.yaml")));

@@ -50,7 +50,7 @@ class RunFolder {
 
   /// Writes job.yaml, after a comparison with the one of a run that is resumed: changes of `model`, `data` (but its
   /// threads) and `seed` are input errors, for the run could not go on at its exact sample; others are returned.
-  base::Result<std::vector<JobChange>> put_job(const plan::Job& job);
+  base::Result<std::vector<JobChange>> put_job(const plan::Job& job) const;
 
  private:
   RunFolder(std::string path, comm::Descriptor lock, bool resumes)
