@@ -207,7 +207,7 @@ TEST(Trainer, RefusesACheckpointThatDoesNotFit) {
   auto other = saved;
   other.meta.model = "resnet50";
   EXPECT_THAT(own.trainer->restore(other, "f").error().to_string(),
-              HasSubstr("f: is a checkpoint of model `resnet50`"));
+              HasSubstr("f: found a checkpoint of the model `resnet50`"));
   other = saved;
   other.weights[1].second = torch::zeros({3});
   EXPECT_THAT(own.trainer->restore(other, "f").error().message, HasSubstr("3 elements"));
