@@ -267,6 +267,7 @@ struct DataLane::Core {
   LaneReport report YOKE_GUARDED_BY(mutex);
   std::vector<Seconds> slot_seconds YOKE_GUARDED_BY(mutex);
   std::optional<base::Error> error YOKE_GUARDED_BY(mutex);
+  std::unique_ptr<tensor::Slot> here;        // of the thread that calls run_here()
   std::vector<std::unique_ptr<Slot>> slots;  // last: their threads use everything above; changed while they are idle
 };
 
@@ -303,6 +304,18 @@ void DataLane::start(std::vector<Work> work, const base::Deadline& deadline) {
 
 void DataLane::start_evaluation(std::vector<Work> work, const base::Deadline& deadline) {
   core_->begin(std::move(work), false, deadline);
+}
+
+base::Result<LaneReport> DataLane::run_here(std::vector<Work> work, const base::Deadline& deadline) {
+  core_->begin({}, true, deadline);
+  if (!core_->here) core_->here = core_->device.enter(0, 1);
+  for (auto& one : work) {
+    const auto done = core_->attempt(*core_->slots[0], one, true, *core_->here, deadline);
+    if (done.ok()) continue;
+    core_->gradients.cancel(done.error());
+    return done.error();
+  }
+  return finish(deadline);
 }
 
 base::Result<LaneReport> DataLane::finish(const base::Deadline& deadline) {

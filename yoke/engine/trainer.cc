@@ -294,9 +294,10 @@ struct Trainer::Core {
                      .clip_value = options.job.optimizer.clip_value,
                      .step = updates + 1};
     gradients->begin(static_cast<int>(work.size()));
-    lane->start(std::move(work), by);
+    const auto computed_here = runs_here() ? std::optional(lane->run_here(std::move(work), by)) : std::nullopt;
+    if (!computed_here) lane->start(std::move(work), by);
     const auto updated = reduce_and_update(how, by);
-    const auto computed = lane->finish(by);
+    const auto computed = computed_here ? *computed_here : lane->finish(by);
     if (!computed.ok()) return stop_all(computed.error());
     YOKE_CHECK(updated);
     YOKE_TRY(const Totals totals, add_up(*computed, stop, by));
@@ -322,6 +323,12 @@ struct Trainer::Core {
     report.step_seconds = base::to_seconds(clock.now() - begin);
     report.samples_per_second = static_cast<double>(samples) / report.step_seconds;
     return report;
+  }
+
+  /// One worker at a time, and nothing to communicate before it is done.
+  bool runs_here() const {
+    const bool alone = group->size() == 1 || parameters->buckets().size() == 1;
+    return own.vsw == 1 && (alone || plan.sync == plan::Sync::kSequential);
   }
 
   std::int64_t steps_left() const {

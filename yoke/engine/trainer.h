@@ -69,8 +69,9 @@ class Trainer {
   /// Gives the group back, e.g. to plan anew with it. Precondition: configured.
   std::unique_ptr<comm::Group> release_group();
 
-  /// One update. Precondition: configured and not finished(). On an error the step may have been applied in part: only configure(), restore() or the end may follow.
-  /// `stop`: this rank would like to stop; wants_stop() then tells, on all ranks, whether any would.
+  /// One update. Precondition: configured and not finished(). On an error the step may have been applied in part: only
+  /// configure(), restore() or the end may follow. `stop`: this rank would like to stop; wants_stop() then tells, on
+  /// all ranks, whether any would.
   base::Result<StepReport> step(bool stop = false);
   bool wants_stop() const;
   /// Whether all epochs are done.
