@@ -227,7 +227,7 @@ TEST(LoadWeights, RefusesByNameAndChangesNothing) {
     return weights.back();
   };
   refuses([&](auto& w) { last(w).second = torch::ones({3}); },
-          "weights.safetensors: layer2.conv.weight: found `layer2.conv.weight` of shape [3], expected [32, 8, 3, 3]");
+          "weights.safetensors: layer2.conv.weight: found `layer2.conv.weight` of shape [3], expected [32, 16, 3, 3]");
   refuses([&](auto& w) { w.pop_back(); }, "found no tensor `layer2.conv.weight`");
   refuses([&](auto& w) { w.emplace_back("layer2.conv.weights", torch::ones({1})); },
           "found `layer2.conv.weights`, which the model does not have, did you mean `layer2.conv.weight`?");

@@ -9,6 +9,12 @@ def sample(tensor):
     return flat[::stride].clone()
 
 
+def length(tensor):
+    """The Euclidean length of all values; norm() would need a copy to be as exact."""
+    flat = tensor.detach().flatten()
+    return flat.dot(flat).float().sqrt()
+
+
 def run(model, x, targets, training, into):
     """Forward and backward in one mode; outputs, loss, gradients and buffers go into a dictionary."""
     mode = "train/" if training else "eval/"
@@ -23,7 +29,7 @@ def run(model, x, targets, training, into):
     tensors.update({"buffer/" + name: b for name, b in model.named_buffers()})
     for name, tensor in tensors.items():
         into[mode + name] = sample(tensor)
-        into[mode + "norm/" + name] = tensor.double().norm()
+        into[mode + "norm/" + name] = length(tensor)
 
 
 def run_both(model, x, targets):

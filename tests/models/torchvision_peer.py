@@ -22,7 +22,11 @@ def fill(state):
             tensor.uniform_(-0.2, 0.2, generator=generator)
         elif tensor.dim() > 1:
             bound = (6 / tensor[0].numel()) ** 0.5
-            tensor.uniform_(-bound, bound, generator=generator)
+            # Drawing 100 million numbers takes long: large tensors repeat some, with a period that fits no row.
+            parts = tensor.flatten().split(999983)
+            parts[0].uniform_(-bound, bound, generator=generator)
+            for part in parts[1:]:
+                part.copy_(parts[0][:part.numel()])
         elif name.endswith("weight"):
             tensor.uniform_(0.8, 1.2, generator=generator)
         else:

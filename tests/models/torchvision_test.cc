@@ -25,7 +25,9 @@ NamedTensors weights_of(const NamedTensors& shapes) {
       tensor.uniform_(-0.2, 0.2, generator);
     } else if (tensor.dim() > 1) {
       const double bound = std::sqrt(6.0 / static_cast<double>(tensor[0].numel()));
-      tensor.uniform_(-bound, bound, generator);
+      const std::vector<torch::Tensor> parts = tensor.flatten().split(999983);
+      parts[0].uniform_(-bound, bound, generator);
+      for (std::size_t i = 1; i < parts.size(); ++i) parts[i].copy_(parts[0].narrow(0, 0, parts[i].numel()));
     } else if (name.ends_with("weight")) {
       tensor.uniform_(0.8, 1.2, generator);
     } else {

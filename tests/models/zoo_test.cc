@@ -156,6 +156,7 @@ TEST(Zoo, DropoutKeepsTheMean) {
 }
 
 TEST(Zoo, SmallModelsLearn) {
+  torch::set_num_threads(1);
   for (const std::string name : {"mlp", "small_cnn"}) {
     SCOPED_TRACE(name);
     const Architecture model = make_model(name, {.classes = 4}).value();

@@ -1,9 +1,11 @@
 // What libtorch says when it throws, cut down to the line that a person can use.
 #pragma once
 
-#include <string>
-
 #include <c10/util/Exception.h>
+
+#include <exception>
+#include <string>
+#include <string_view>
 
 #include "yoke/base/text.h"
 

@@ -13,16 +13,16 @@ base::Result<Architecture> make(const ModelOptions& options) {
   const std::int64_t channels = image.channels, classes = options.classes;
   const auto quarter = [](std::int64_t side) { return (side + 3) / 4; };
   const std::int64_t inputs = 32 * quarter(image.height) * quarter(image.width);
-  // Strides instead of pools: on a CPU two pools would take half of the time.
+  // Strides instead of pools: whole-size convolutions with pools train a third as fast on a CPU.
   const auto halving = [](std::int64_t in, std::int64_t out, std::int64_t kernel) {
     return torch::nn::Conv2dOptions(in, out, kernel).stride(2).padding(kernel / 2).bias(false);
   };
   return Architecture{
       .name = "small_cnn",
       .blocks = {chain("layer1", "layer1",
-                       [=](Chain& c) { c.convolution("conv", halving(channels, 8, 5)).batch_norm("bn", 8).relu(); }),
+                       [=](Chain& c) { c.convolution("conv", halving(channels, 16, 5)).batch_norm("bn", 16).relu(); }),
                  chain("layer2", "layer2",
-                       [=](Chain& c) { c.convolution("conv", halving(8, 32, 3)).batch_norm("bn", 32).relu(); }),
+                       [=](Chain& c) { c.convolution("conv", halving(16, 32, 3)).batch_norm("bn", 32).relu(); }),
                  chain("fc1", "",
                        [=](Chain& c) { c.flatten().linear("fc1", inputs, kHidden).relu().dropout(dropout); }),
                  chain("fc2", "", [=](Chain& c) { c.linear("fc2", kHidden, classes); })},
