@@ -46,7 +46,8 @@ TEST(Progress, TerminalRedrawsOneLine) {
   progress.update(3, std::string(100, 'x'));
   progress.finish();
   ASSERT_EQ(out.texts.size(), 3U);
-  EXPECT_THAT(out.texts[0], HasSubstr("\rprofile [#####...............]  25% 1/4 steps"));
+  EXPECT_THAT(out.texts[0], HasSubstr("\rprofile [##......]  25% 1/4 steps, 1.0 steps/s, 3.00 s left\x1b[K"))
+      << "the bar takes what room there is";
   EXPECT_LE(out.texts[1].size(), 60 + std::string("\r\x1b[K").size()) << "a long line would wrap";
   EXPECT_EQ(out.texts[2].back(), '\n');
 }

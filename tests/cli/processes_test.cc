@@ -15,7 +15,6 @@
 namespace yoke::cli {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using yoke::testing::read_text;
@@ -66,7 +65,7 @@ TEST_F(Processes, KeepsOnlyTheLastLines) {
   ASSERT_NE(outcome.cause(), nullptr);
   EXPECT_EQ(outcome.cause()->last_lines.size(), kLastLines);
   EXPECT_EQ(outcome.cause()->last_lines.back(), "line 50");
-  EXPECT_EQ(describe_end(*outcome.cause()), "ended with exit code 3");
+  EXPECT_EQ(name_end(*outcome.cause()), "ended with exit code 3");
 }
 
 TEST_F(Processes, TheKilledRankIsTheCauseNotThoseThatLostIt) {
@@ -75,7 +74,8 @@ TEST_F(Processes, TheKilledRankIsTheCauseNotThoseThatLostIt) {
   ASSERT_NE(outcome.cause(), nullptr);
   EXPECT_EQ(outcome.cause()->rank, 1);
   EXPECT_EQ(outcome.cause()->signal, SIGKILL);
-  EXPECT_THAT(describe_end(*outcome.cause()), AllOf(HasSubstr("SIGKILL"), HasSubstr("dmesg")));
+  EXPECT_EQ(name_end(*outcome.cause()), "was ended by SIGKILL");
+  EXPECT_THAT(std::string(signal_meaning(SIGKILL)), HasSubstr("dmesg"));
 }
 
 TEST_F(Processes, AmongThoseThatLostAPeerTheFirstIsTheCause) {
@@ -145,16 +145,18 @@ TEST_F(Processes, AProgramThatIsNotThereIsSaid) {
       run_ranks({{.argv = {"/nowhere/yoke"}, .environment = {}, .log = folder_.file("log")}}, {}, {}, clock_);
   ASSERT_TRUE(outcome.ok());
   ASSERT_NE(outcome->cause(), nullptr);
-  EXPECT_EQ(describe_end(*outcome->cause()), "could not be started");
+  EXPECT_EQ(name_end(*outcome->cause()), "could not be started");
   EXPECT_THAT(outcome->cause()->last_lines, ElementsAre(HasSubstr("No such file")));
 }
 
-TEST_F(Processes, SignalsHaveMeanings) {
+TEST_F(Processes, SignalsHaveNamesAndMeanings) {
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) {
-    EXPECT_THAT(describe_end({.exit_code = std::nullopt, .signal = number}), HasSubstr("was ended by SIG"));
+    EXPECT_THAT(name_end({.exit_code = std::nullopt, .signal = number}), HasSubstr("was ended by SIG"));
+    EXPECT_FALSE(signal_meaning(number).empty());
   }
-  EXPECT_EQ(describe_end({.exit_code = std::nullopt, .signal = SIGRTMIN}),
+  EXPECT_EQ(name_end({.exit_code = std::nullopt, .signal = SIGRTMIN}),
             "was ended by signal " + std::to_string(SIGRTMIN));
+  EXPECT_EQ(signal_meaning(SIGRTMIN), "");
 }
 
 }  // namespace

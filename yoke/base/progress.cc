@@ -71,18 +71,10 @@ void Progress::show(std::string_view note, bool finished) {
 std::string Progress::line(std::string_view note, bool finished) const {
   const double elapsed = to_seconds(clock_.now() - started_);
   const double rate = elapsed > 0 ? static_cast<double>(done_ - options_.start) / elapsed : 0;
-  std::string text = options_.label;
-  if (total_ > 0) {
-    const double share = std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
-    if (options_.style == ProgressStyle::kTerminal) {
-      constexpr int kWidth = 20;
-      const int full = static_cast<int>(share * kWidth);
-      text += fmt::format(" [{:#<{}}{:.<{}}]", "", full, "", kWidth - full);
-    }
-    text += fmt::format(" {:3.0f}% {}/{} {}", share * 100, done_, total_, options_.unit);
-  } else {
-    text += fmt::format(" {} {}", done_, options_.unit);
-  }
+  const double share =
+      std::clamp(static_cast<double>(done_) / static_cast<double>(std::max<std::int64_t>(1, total_)), 0.0, 1.0);
+  std::string text = total_ > 0 ? fmt::format(" {:3.0f}% {}/{} {}", share * 100, done_, total_, options_.unit)
+                                : fmt::format(" {} {}", done_, options_.unit);
   if (rate > 0) text += fmt::format(", {} {}/s", format_rate(rate), options_.unit);
   if (finished) {
     text += fmt::format(", took {}", format_seconds(elapsed));
@@ -90,7 +82,17 @@ std::string Progress::line(std::string_view note, bool finished) const {
     text += fmt::format(", {} left", format_seconds(static_cast<double>(total_ - done_) / rate));
   }
   if (!note.empty()) text += fmt::format(", {}", note);
-  return text;
+  if (total_ > 0 && options_.style == ProgressStyle::kTerminal) {
+    // The bar gives way to what stands behind it.
+    constexpr int kLeast = 5;
+    constexpr int kMost = 20;
+    const int frame = static_cast<int>(std::string_view(" []").size());
+    const int room = options_.columns - 1 - frame - static_cast<int>(options_.label.size() + text.size());
+    const int width = std::clamp(room, kLeast, kMost);
+    const int full = static_cast<int>(share * width);
+    text.insert(0, fmt::format(" [{:#<{}}{:.<{}}]", "", full, "", width - full));
+  }
+  return options_.label + text;
 }
 
 }  // namespace yoke::base

@@ -23,6 +23,9 @@ namespace yoke::cli {
 
 using base::Json;
 
+/// The exit code of a command that was asked to stop and has saved.
+inline constexpr int kExitInterrupted = 130;
+
 /// What every command is given. Lives as long as the command runs.
 struct Context {
   std::ostream& out;  // results: tables for people, or one JSON object
@@ -32,7 +35,7 @@ struct Context {
   std::string program = {};  // this executable, for commands that start it again; empty where it is another one
   /// Set by a command whose result tells of the failure that it returns: only the exit code is left to say.
   bool reported = false;
-  /// What the process ends with when the command returns no error: 130 where it was interrupted and has saved.
+  /// What the process ends with when the command returns no error.
   int exit_code = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "yoke/base/text.h"

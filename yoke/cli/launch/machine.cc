@@ -56,7 +56,8 @@ std::vector<std::string> own_addresses() {
     std::string numbers = numbers_of(at->ifa_addr);
     if ((at->ifa_flags & IFF_UP) != 0 && !numbers.empty()) addresses.push_back(std::move(numbers));
   }
-  std::ranges::stable_partition(addresses, [](const std::string& text) { return text.find(':') == std::string::npos; });
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [](const std::string& text) { return text.find(':') == std::string::npos; });
   return addresses;
 }
 

@@ -19,6 +19,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/files.h"
+#include "yoke/cli/command.h"
 #include "yoke/comm/store/socket.h"
 
 extern char** environ;
@@ -30,7 +31,6 @@ using base::Duration;
 using comm::Descriptor;
 
 constexpr int kNotStarted = 127;
-constexpr int kExitPeer = 4;
 /// How long after the first sign of trouble another end can still be what caused it.
 constexpr Duration kSameMoment = std::chrono::seconds(2);
 /// How often the processes are looked at when nothing comes from them.
@@ -273,8 +273,8 @@ class Watch {
   }
 
   void take(RankEnd end) {
-    // 130: it was asked to stop and has saved; if nobody asked here, somebody has asked it directly.
-    if (!end.ok() && end.exit_code != 130 && !leave_by_) leave_by_ = clock_.now() + times_.leave;
+    // Interrupted: it was asked to stop and has saved; if nobody asked here, somebody has asked it directly.
+    if (!end.ok() && end.exit_code != kExitInterrupted && !leave_by_) leave_by_ = clock_.now() + times_.leave;
     outcome_.ends.push_back(std::move(end));
   }
 
@@ -344,9 +344,10 @@ const RankEnd* LaunchOutcome::cause() const {
   if (stop_requested && !ends.empty() && ends.front().signal == SIGTERM) return nullptr;
   const RankEnd* first = nullptr;
   for (const auto& end : ends) {
-    if (end.ok() || end.by_us || end.exit_code == 130) continue;
+    if (end.ok() || end.by_us || end.exit_code == kExitInterrupted) continue;
     if (first == nullptr) first = &end;
-    if (end.exit_code != kExitPeer && end.after - first->after <= kSameMoment) return &end;
+    if (end.exit_code != base::exit_code(base::ErrorKind::kPeer) && end.after - first->after <= kSameMoment)
+      return &end;
   }
   return first;
 }
@@ -359,13 +360,17 @@ base::Result<LaunchOutcome> run_ranks(const std::vector<RankCommand>& commands, 
   return watch.run();
 }
 
-std::string describe_end(const RankEnd& end) {
+std::string name_end(const RankEnd& end) {
   if (end.exit_code == kNotStarted) return "could not be started";
   if (end.exit_code) return fmt::format("ended with exit code {}", *end.exit_code);
-  for (const auto& known : kMeanings) {
-    if (known.number == end.signal) return fmt::format("was ended by {}: {}", known.name, known.meaning);
-  }
-  return fmt::format("was ended by signal {}", end.signal);
+  const auto* known = std::ranges::find(kMeanings, end.signal, &SignalMeaning::number);
+  return known == kMeanings.end() ? fmt::format("was ended by signal {}", end.signal)
+                                  : fmt::format("was ended by {}", known->name);
+}
+
+std::string_view signal_meaning(int signal) {
+  const auto* known = std::ranges::find(kMeanings, signal, &SignalMeaning::number);
+  return known == kMeanings.end() ? std::string_view() : known->meaning;
 }
 
 }  // namespace yoke::cli

@@ -64,7 +64,10 @@ struct LaunchOutcome {
 base::Result<LaunchOutcome> run_ranks(const std::vector<RankCommand>& commands, const LaunchTimes& times,
                                       const LaunchHooks& hooks, const base::Clock& clock);
 
-/// `was killed by SIGKILL: often the kernel's doing for want of memory (see dmesg)`, `ended with exit code 2`.
-std::string describe_end(const RankEnd& end);
+/// `was ended by SIGKILL`, `ended with exit code 2`, `could not be started`.
+std::string name_end(const RankEnd& end);
+/// What a signal usually means and what to do, e.g. of SIGKILL: the kernel was short of memory; empty when nothing is
+/// known.
+std::string_view signal_meaning(int signal);
 
 }  // namespace yoke::cli

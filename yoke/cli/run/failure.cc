@@ -32,7 +32,8 @@ base::Error failure_of(const RankEnd& cause, const RunFacts& facts) {
     return {kind, said->second.message, said->second.where};
   }
   std::string message = fmt::format("rank {} ({} on {}, pid {}) {}", cause.rank, device_of(cause.rank, facts),
-                                    facts.host, cause.pid, describe_end(cause));
+                                    facts.host, cause.pid, name_end(cause));
+  if (const auto meaning = signal_meaning(cause.signal); !meaning.empty()) message += fmt::format(" ({})", meaning);
   if (said != facts.errors.end()) message += fmt::format(": {}", said->second.to_string());
   message += facts.step > 0
                  ? fmt::format("; step {} was the last; --resume goes on from the newest checkpoint", facts.step)
@@ -45,7 +46,7 @@ std::vector<std::string> failure_report(const LaunchOutcome& outcome, const Rank
   std::vector<std::string> lines;
   for (const auto& end : outcome.ends) {
     lines.push_back(fmt::format("after {}: rank {} ({}) {}{}", base::format_seconds(base::to_seconds(end.after)),
-                                end.rank, device_of(end.rank, facts), describe_end(end),
+                                end.rank, device_of(end.rank, facts), name_end(end),
                                 &end == &cause ? "  <- first"
                                 : end.by_us    ? " (told to end)"
                                                : ""));

@@ -46,20 +46,16 @@ class Display {
   Display(std::string label, Context& context) : label_(std::move(label)), context_(context) {}
 
   void show(const engine::StepReport& step) {
-    const bool fresh = !progress_;
-    if (fresh) begin(step);
+    if (!progress_) begin(step);
     progress_->set_total(step.total_steps);
     note_ = fmt::format("loss {:.4g}, {:.1f} samples/s", step.loss, step.samples_per_second);
     progress_->update(step.step, note_);
   }
   void show(const engine::Event& event) {
+    const auto level = event.kind == "checkpoint" ? base::LogLevel::kDebug : base::LogLevel::kInfo;
+    if (!context_.log.enabled(level)) return;
     if (progress_) progress_->clear();
-    const std::string line = fmt::format("{}: {}", event.kind, event.detail);
-    if (event.kind == "checkpoint") {
-      context_.log.debug("{}", line);
-    } else {
-      context_.log.info("{}", line);
-    }
+    context_.log.info("{}: {}", event.kind, event.detail);
   }
   void finish() {
     if (progress_) progress_->finish(note_);
@@ -71,7 +67,7 @@ class Display {
     progress_.emplace(
         base::ProgressOptions{.label = label_,
                               .total = first.total_steps,
-                              .start = first.step - 1,
+                              .start = first.step,  // its time is not in the rate: it began before
                               .style = wanted ? base::progress_style_for(STDERR_FILENO) : base::ProgressStyle::kSilent,
                               .columns = terminal_columns()},
         context_.clock, [](std::string_view text) {
@@ -196,16 +192,16 @@ class Run {
   }
 
   Status interrupted(const LaunchOutcome& outcome) {
-    const std::string how = outcome.killed_on_request ? "killed before it could save; the newest checkpoint stays"
-                                                      : "saved; the run can go on";
+    const bool saved = std::ranges::all_of(
+        outcome.ends, [](const RankEnd& end) { return end.ok() || end.exit_code == kExitInterrupted; });
+    const std::string how =
+        saved ? "saved; the run can go on" : "killed before it could save; the newest checkpoint stays";
     EventLog events(facts_.folder, std::nullopt);
     YOKE_CHECK(events.add({.kind = "interrupted", .detail = how, .step = facts_.step}));
-    context_.exit_code = 130;
+    context_.exit_code = kExitInterrupted;
     if (context_.json) {
-      print_json(context_, {{"interrupted", true},
-                            {"saved", !outcome.killed_on_request},
-                            {"steps", facts_.step},
-                            {"run_dir", facts_.folder}});
+      print_json(context_,
+                 {{"interrupted", true}, {"saved", saved}, {"steps", facts_.step}, {"run_dir", facts_.folder}});
     } else {
       context_.out << fmt::format("interrupted at step {}: {}\n`yoke run {} --run-dir {} --resume` goes on\n",
                                   facts_.step, how, options_.job, facts_.folder);

@@ -172,7 +172,7 @@ class Train {
   }
 
   Status interrupted(const RunSetup& setup, const engine::RankResult& result) {
-    context_.exit_code = 130;
+    context_.exit_code = kExitInterrupted;
     if (managed_ || !first()) return {};
     if (context_.json) {
       print_json(context_,
