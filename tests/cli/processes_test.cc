@@ -30,7 +30,6 @@ class Processes : public ::testing::Test {
                           .environment = {"YOKE_RANK=" + std::to_string(i)},
                           .log = folder_.file("rank-" + std::to_string(i) + ".log")});
     }
-    begin_ = clock_.now();
     auto outcome = run_ranks(commands, times, hooks, clock_);
     EXPECT_TRUE(outcome.ok()) << outcome.error().to_string();
     return *std::move(outcome);
@@ -39,7 +38,6 @@ class Processes : public ::testing::Test {
 
   const yoke::testing::TempFolder folder_;
   const base::SystemClock clock_;
-  base::Instant begin_ = clock_.now();  // of the latest run
 };
 
 TEST_F(Processes, CatchesOutputReportsAndEnds) {
@@ -116,26 +114,32 @@ TEST_F(Processes, WhatARankHasStartedGoesWithIt) {
 
 TEST_F(Processes, ARequestIsPassedOnAndASecondKills) {
   int asked = 0;
+  bool ready = false;  // its trap is set
   LaunchHooks hooks;
-  hooks.stop_requests = [&] { return clock_.now() - begin_ > 300ms ? asked : 0; };
+  hooks.report = [&](int, std::string_view) { ready = true; };
+  hooks.stop_requests = [&] { return ready ? asked : 0; };
+  const auto run_script = [&](const std::string& trap, const LaunchTimes& times = {500ms, 500ms, 3s}) {
+    ready = false;
+    return run({"trap " + trap + " TERM; echo ready >&3; while :; do sleep 0.02; done"}, times, hooks);
+  };
   asked = 1;
-  const auto saved = run({"trap 'exit 130' TERM; while :; do sleep 0.02; done"}, {}, hooks);
+  const auto saved = run_script("'exit 130'");
   EXPECT_TRUE(saved.stop_requested);
   EXPECT_FALSE(saved.killed_on_request);
   EXPECT_EQ(saved.ends[0].exit_code, 130);
   EXPECT_EQ(saved.cause(), nullptr);
 
   asked = 2;
-  const auto killed = run({"trap '' TERM; while :; do sleep 0.02; done"}, {}, hooks);
+  const auto killed = run_script("''");
   EXPECT_TRUE(killed.killed_on_request);
   EXPECT_EQ(killed.ends[0].signal, SIGKILL);
   EXPECT_EQ(killed.cause(), nullptr);
 
   asked = 1;
-  const auto late = run({"trap '' TERM; while :; do sleep 0.02; done"}, {500ms, 500ms, 300ms}, hooks);
+  const auto late = run_script("''", {500ms, 500ms, 300ms});
   EXPECT_TRUE(late.killed_on_request);
 
-  const auto failed = run({"trap 'exit 4' TERM; while :; do sleep 0.02; done"}, {}, hooks);
+  const auto failed = run_script("'exit 4'");
   ASSERT_NE(failed.cause(), nullptr) << "it could not save";
   EXPECT_EQ(failed.cause()->exit_code, 4);
 }
