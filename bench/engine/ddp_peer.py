@@ -23,8 +23,8 @@ def small_cnn():
     """As yoke/models/zoo/small_cnn.cc."""
     nn = torch.nn
     side = (shape[1] + 3) // 4
-    return nn.Sequential(nn.Conv2d(shape[0], 8, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(True),
-                         nn.Conv2d(8, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(True),
+    return nn.Sequential(nn.Conv2d(shape[0], 16, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(16), nn.ReLU(True),
+                         nn.Conv2d(16, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(True),
                          nn.Flatten(), nn.Linear(32 * side * side, 128), nn.ReLU(True), nn.Linear(128, classes))
 
 

@@ -1,3 +1,5 @@
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -28,6 +30,14 @@ class CpuFence final : public Fence {
   void block() override {}
 };
 
+/// OpenBLAS with threads of its own does not listen to libtorch: it would take every core of the machine for each rank,
+/// and its idle threads spin. Which BLAS there is, is known only at run time.
+void set_blas_threads(int threads) {
+  using Setter = void (*)(int);
+  static const auto setter = reinterpret_cast<Setter>(::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
+  if (setter != nullptr) setter(threads);
+}
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : threads_(threads) {}
@@ -35,7 +45,9 @@ class CpuDevice final : public Device {
   torch::Device where() const override { return torch::kCPU; }
   std::unique_ptr<Slot> enter(int /*slot*/, int slots) override {
     // Holds for the calling thread: each has its own team of kernel threads.
-    at::set_num_threads(std::max(1, threads_ / slots));
+    const int threads = std::max(1, threads_ / slots);
+    at::set_num_threads(threads);
+    set_blas_threads(threads);
     return std::make_unique<CpuSlot>();
   }
   std::unique_ptr<Fence> make_fence() override { return std::make_unique<CpuFence>(); }
