@@ -36,7 +36,7 @@ if [ "$mode" = --fast ]; then
 fi
 
 step "headers compile alone"
-cmake --build --preset release --target all_verify_interface_header_sets
+cmake --build --preset release --target all_verify_interface_header_sets yoke_torch_headers
 
 step "an installed Yoke, used by another project"
 tools/check-cpp-model.sh

@@ -60,8 +60,8 @@ class Run {
     }
     YOKE_CHECK(open_data());
     YOKE_CHECK(make_trainer(device));
+    YOKE_TRY(const plan::Plan plan, choose_plan(device));  // measures, so before there is a state to keep
     YOKE_CHECK(resume());
-    YOKE_TRY(const plan::Plan plan, choose_plan(device));
     if (first_) observer_.on_plan(plan);
     std::vector<cluster::DeviceId> ids;
     for (const auto& each : options_.devices) ids.push_back(each.id);

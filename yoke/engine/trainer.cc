@@ -15,7 +15,11 @@ namespace yoke::engine {
 namespace {
 
 constexpr int kStepsAhead = 2;  // whose samples are ordered before they are needed
-constexpr int kMeasured = 3;    // passes of a measurement that count, after one that does not
+// A measurement: passes that count, after one that does not; more of them while they are short.
+constexpr int kMeasured = 3;
+constexpr int kMostMeasured = 30;
+constexpr double kMeasureSeconds = 0.25;
+constexpr int kMeasuredRounds = 2;
 
 comm::Op whole(comm::Op (*make)(std::byte*, std::size_t, comm::DType, comm::Reduction), const torch::Tensor& floats) {
   return make(reinterpret_cast<std::byte*>(floats.data_ptr()), static_cast<std::size_t>(floats.numel()),
@@ -403,9 +407,10 @@ struct Trainer::Core {
     std::vector<double> forward;
     std::vector<double> backward;
     std::int64_t peak = 0;
-    for (int pass = 0; pass <= kMeasured; ++pass) {
+    double spent = 0;
+    for (int pass = 0; pass <= kMeasured || (pass <= kMostMeasured && spent < kMeasureSeconds); ++pass) {
       std::vector<Work> work;
-      for (int i = 0; i < vsw; ++i) {
+      for (int i = 0; i < kMeasuredRounds * vsw; ++i) {
         std::vector<std::int64_t> indices;
         for (std::int64_t k = 0; k < lbs; ++k) indices.push_back((i * lbs + k) % sampler.size());
         const auto begin = clock.now();
@@ -416,13 +421,18 @@ struct Trainer::Core {
             {.worker = i + 1, .batch = std::move(batch), .draw = stream({}, i + 1, base::Purpose::kDropout)});
       }
       options.device->reset_peak_memory();
-      gradients->begin(vsw);
+      const auto begin = clock.now();
+      gradients->begin(kMeasuredRounds * vsw);
       lane->start(std::move(work), deadline());
       YOKE_TRY(const LaneReport report, lane->finish(deadline()));
+      const double seconds = base::to_seconds(clock.now() - begin);
       peak = std::max(peak, options.device->memory().peak_bytes);
+      spent += seconds;
       if (pass == 0) continue;
-      forward.push_back(report.forward_seconds);
-      backward.push_back(report.backward_seconds);
+      // All that a round takes, also around the passes, in the proportion of the passes.
+      const double share = report.forward_seconds / (report.forward_seconds + report.backward_seconds);
+      forward.push_back(seconds / kMeasuredRounds * share);
+      backward.push_back(seconds / kMeasuredRounds * (1 - share));
     }
     return Measurement{
         .data = median(data), .forward = median(forward), .backward = median(backward), .peak_bytes = peak};
