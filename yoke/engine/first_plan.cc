@@ -150,11 +150,12 @@ base::Result<double> bytes_per_sample(Trainer& trainer) {
   return static_cast<double>(std::max<std::int64_t>(0, probe.peak_bytes - trainer.state_bytes())) / kProbe;
 }
 
-base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOptions& options, std::vector<int> sizes) {
+base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOptions& options, const base::Clock& clock,
+                            std::vector<int> sizes) {
   const auto rank = static_cast<std::size_t>(group.rank());
   const DeviceSpec& device = options.devices[rank];
   const auto ranks = static_cast<std::size_t>(group.size());
-  const auto by = [&] { return base::Deadline::in(options.patience, base::SystemClock()); };
+  const auto by = [&] { return base::Deadline::in(options.patience, clock); };
   constexpr std::size_t kFields = sizeof(Entry) / sizeof(double);
 
   double per_sample = 0;
@@ -216,7 +217,7 @@ base::Result<bool> fits_memory(Trainer& trainer, const DeviceSpec& device, int l
 }
 
 base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, const RankOptions& options,
-                                         std::optional<int> at_most) {
+                                         const base::Clock& clock, std::optional<int> at_most) {
   YOKE_TRY(Sorted sorted, sort_devices(options.devices));
   YOKE_TRY(cluster::Cluster cluster, cluster::Cluster::make(std::move(sorted.nodes)));
   std::vector<int> sizes = local_batches_to_try(options.job.batch, group.size());
@@ -225,7 +226,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
   if (sizes.empty()) sizes.push_back(*at_most);
 
   for (;;) {
-    YOKE_TRY(Table table, measure(trainer, group, options, sizes));
+    YOKE_TRY(Table table, measure(trainer, group, options, clock, sizes));
     const MeasuredCost cost(cluster, sorted.node_classes, std::move(table), sorted.rank_classes);
     if (cost.local_batch_sizes().empty()) {
       // Nothing fits: half of the smallest, which keeps the global batch with twice the rounds.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/base/clock.h"
 #include "yoke/base/result.h"
 #include "yoke/comm/group.h"
 #include "yoke/engine/rank.h"
@@ -27,7 +28,7 @@ std::vector<int> local_batches_to_try(const plan::BatchSpec& batch, int devices)
 
 /// Every rank calls it and gets the same plan. `at_most`: a local batch size that was found too large.
 base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, const RankOptions& options,
-                                         std::optional<int> at_most = std::nullopt);
+                                         const base::Clock& clock, std::optional<int> at_most = std::nullopt);
 
 /// Whether `lbs` samples at a time, `vsw` times, fit the memory of this rank's device, judged by a pass of few samples.
 base::Result<bool> fits_memory(Trainer& trainer, const DeviceSpec& device, int lbs, int vsw);

@@ -9,6 +9,7 @@
 #include "yoke/data/dataset.h"
 #include "yoke/engine/checkpoint/checkpoint.h"
 #include "yoke/engine/first_plan.h"
+#include "yoke/engine/median.h"
 #include "yoke/engine/trainer.h"
 #include "yoke/tensor/device.h"
 #include "yoke/tensor/memory.h"
@@ -28,11 +29,6 @@ data::DatasetOptions dataset_options(const plan::DataSpec& spec, data::Split spl
           .image = spec.image,
           .resize = spec.resize,
           .corrupt = spec.corrupt == plan::CorruptPolicy::kSkip ? data::Corrupt::kSkip : data::Corrupt::kStop};
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 class Run {
@@ -146,7 +142,7 @@ class Run {
       if (misfits == 0) return *options_.plan;
       at_most = std::max(1, options_.plan->lbs / 2);
     }
-    YOKE_TRY(const FirstPlan first, measure_and_plan(*trainer_, *group_, options_, at_most));
+    YOKE_TRY(const FirstPlan first, measure_and_plan(*trainer_, *group_, options_, clock_, at_most));
     if (first_) {
       if (!first.note.empty()) observer_.on_event({.kind = "fallback", .detail = first.note});
       Event event{

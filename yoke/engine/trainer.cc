@@ -9,6 +9,7 @@
 #include <map>
 
 #include "yoke/comm/op.h"
+#include "yoke/engine/median.h"
 #include "yoke/engine/optimizer/lr.h"
 
 namespace yoke::engine {
@@ -43,11 +44,6 @@ std::int64_t fingerprint(const std::vector<FlatBucket>& buckets) {
     }
   }
   return static_cast<std::int64_t>(hash);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 }  // namespace
