@@ -31,6 +31,19 @@ INSTANTIATE_TEST_SUITE_P(Comm, Contract,
                            return std::string(std::get<0>(param.param)) + std::to_string(std::get<1>(param.param));
                          });
 
+class Subgroups : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+
+TEST_P(Subgroups, ComputeBesideTheWholeGroupAndItsMessages) {
+  const auto [backend, size] = GetParam();
+  SKIP_WITHOUT(backend);
+  EXPECT_THAT(play_anywhere(backend, {.name = "subgroups", .patience = std::chrono::seconds(60)}, size), Each("ok"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Comm, Subgroups, ::testing::Combine(::testing::ValuesIn(kBackends), ::testing::Values(2, 5)),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param)) + std::to_string(std::get<1>(param.param));
+                         });
+
 class Misuse : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Misuse, DisagreementIsNamedNotComputed) {

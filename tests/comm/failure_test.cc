@@ -12,7 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const char* const kOps[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "message"};
+const char* const kOps[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "message", "threads"};
 
 class Failure : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -259,6 +260,13 @@ base::Status one_op(const Scenario& scenario, Group& group, std::span<float> dat
   if (scenario.op == "barrier") return group.run(barrier(), deadline);
   const int to = (group.rank() + 1) % group.size();
   const int from = (group.rank() + group.size() - 1) % group.size();
+  if (scenario.op == "threads") {
+    base::Status received;
+    std::jthread receiver([&] { received = group.launch(receive(in, from), deadline).wait(); });
+    const base::Status sent = group.launch(send(std::span<const float>(data), to), deadline).wait();
+    receiver.join();
+    return sent.ok() ? received : sent;
+  }
   auto sent = group.launch(send(std::span<const float>(data), to), deadline);
   auto received = group.launch(receive(in, from), deadline);
   YOKE_CHECK(received.wait());
@@ -284,7 +292,8 @@ class Pages {
 
 /// One op again and again until the group fails, which it must, soon after the victim's act.
 std::string loop(const Scenario& scenario, Group& group, const base::Clock& clock) {
-  Pages data(scenario.op == "message" ? 300'000 : 500'000);
+  const bool message = scenario.op == "message" || scenario.op == "threads";
+  Pages data(message ? 300'000 : 500'000);
   Pages second(data.span().size());
   const auto begin = clock.now();
   std::jthread fate;
@@ -310,6 +319,54 @@ std::string loop(const Scenario& scenario, Group& group, const base::Clock& cloc
     }
   }
   return "the group did not fail";
+}
+
+/// Even and odd ranks each make a group of their own, reversed, and compute in it while messages of another thread
+/// travel in the whole group.
+std::string subgroups(const Scenario& scenario, Group& group, const base::Clock& clock) {
+  const auto deadline = base::Deadline::in(scenario.patience, clock);
+  std::vector<int> ranks;
+  for (int rank = group.size() - 1; rank >= 0; --rank) {
+    if (rank % 2 == group.rank() % 2) ranks.push_back(rank);
+  }
+  const std::string name = group.rank() % 2 == 0 ? "even" : "odd";
+  auto made = group.subgroup(name, ranks, deadline);
+  if (!made.ok()) return made.error().to_string();
+  Group& part = **made;
+  const auto place = static_cast<int>(std::ranges::find(ranks, group.rank()) - ranks.begin());
+  if (part.rank() != place || part.size() != static_cast<int>(ranks.size())) return "another place than asked for";
+
+  const int to = (group.rank() + 1) % group.size();
+  const int from = (group.rank() + group.size() - 1) % group.size();
+  std::string problem;
+  std::jthread receiver([&] {
+    for (int i = 0; i < 50; ++i) {
+      std::vector<std::int64_t> in(static_cast<std::size_t>(1 + i * 997));
+      const auto status = group.launch(receive(std::span(in), from, 7), deadline).wait();
+      if (!status.ok()) problem = status.error().to_string();
+      if (in.back() != 1000 * from + i) problem = fmt::format("message {} is wrong", i);
+    }
+  });
+  const auto compute = [&]() -> base::Status {
+    int sum = 0;
+    for (const int rank : ranks) sum += rank;
+    for (int i = 0; i < 50; ++i) {
+      const std::vector<std::int64_t> out(static_cast<std::size_t>(1 + i * 997), 1000 * group.rank() + i);
+      auto sent = group.launch(send(std::span<const std::int64_t>(out), to, 7), deadline);
+      std::vector<std::int64_t> data(10'000, group.rank());
+      YOKE_CHECK(part.run(all_reduce(std::span(data)), deadline));
+      if (data.front() != sum || data.back() != sum) return base::input_error("a wrong sum in the subgroup");
+      YOKE_CHECK(group.run(barrier(), deadline));
+      YOKE_CHECK(sent.wait());
+    }
+    return part.close();
+  };
+  const auto computed = compute();
+  receiver.join();
+  if (!computed.ok()) return computed.error().to_string();
+  if (!problem.empty()) return problem;
+  const auto closed = group.close();
+  return closed.ok() ? "" : closed.error().to_string();
 }
 
 /// The victim calls something else than the others.
@@ -344,6 +401,7 @@ std::string mismatch_of(const Scenario& scenario, Group& group, const base::Cloc
 std::string play(const Scenario& scenario, Group& group, const base::Clock& clock) {
   if (scenario.name == "contract") return contract(group, clock, scenario.patience);
   if (scenario.name == "loop") return loop(scenario, group, clock);
+  if (scenario.name == "subgroups") return subgroups(scenario, group, clock);
   if (scenario.name == "mismatch") return mismatch_of(scenario, group, clock);
   if (scenario.name == "leave") {
     const auto start = clock.now();

@@ -11,7 +11,7 @@ namespace yoke::comm::testing {
 
 struct Scenario {
   std::string name;  // see scenario.cc
-  std::string op;    // the op that `loop` repeats: all_reduce, ..., barrier, message
+  std::string op;    // the op that `loop` repeats: all_reduce, ..., barrier, message, threads
   int victim = -1;   // the rank that does something wrong
   std::string act;   // what it does: kill, stop, disconnect, nothing
   base::Duration patience = std::chrono::seconds(20);

@@ -19,7 +19,7 @@ std::string Membership::describe(int of) const {
   return fmt::format("rank {} ({})", of, labels[static_cast<std::size_t>(of)]);
 }
 
-/// Guarded by the group's mutex but for the transfer, which belongs to the group's owner.
+/// Guarded by the group's mutex but for the transfer, which belongs to the thread that waits for it.
 struct Handle::State {
   State(Group::Core& group_core, const Op& what, const base::Deadline& by) : core(group_core), op(what), deadline(by) {}
 
@@ -27,14 +27,16 @@ struct Handle::State {
   const Op op;
   const base::Deadline deadline;
   std::unique_ptr<Transfer> transfer = nullptr;  // of a message
+  bool waited_for = false;                       // a thread is in transfer->wait()
   std::optional<base::Status> result = std::nullopt;
 };
 
 struct Group::Core {
   Core(Membership membership, std::unique_ptr<Backend> mover, std::unique_ptr<Store> watch, std::unique_ptr<Store> post,
-       const base::Clock& time)
+       const base::Clock& time, Regroup make_subgroup)
       : members(std::move(membership)),
         clock(time),
+        regroup(std::move(make_subgroup)),
         backend(std::move(mover)),
         monitor(std::make_unique<Monitor>(members, std::move(watch), std::move(post), clock,
                                           Monitor::Ears{.state = [this] { return state(); },
@@ -142,6 +144,7 @@ struct Group::Core {
       base::MutexLock lock(mutex);
       if (state.result) return *state.result;
       if (!doing) doing = Doing{signature_of(state.op, 0), clock.now()};
+      state.waited_for = true;
     }
     std::atomic<int> peer{state.op.peer};
     const auto trouble = state.transfer->wait(Call(state.deadline, clock, cancelled, peer));
@@ -149,6 +152,7 @@ struct Group::Core {
     base::MutexLock lock(mutex);
     if (doing && doing->what.sequence == 0) doing.reset();
     state.result = result;
+    state.waited_for = false;
     if (trouble) {
       drop_messages();
     } else {
@@ -157,14 +161,16 @@ struct Group::Core {
     return result;
   }
 
-  /// Before the owner hears of a failure the backend lets go of all its memory: it may be freed at once, also that of
-  /// messages nobody will wait for any more. The owner's thread only.
+  /// Before a caller hears of a failure the backend lets go of all memory: it may be freed at once, also that of
+  /// messages nobody will wait for any more. A message that another thread is waiting for is left to that thread, which
+  /// comes here too.
   void drop_messages() YOKE_REQUIRES(mutex) {
-    for (const auto& message : messages) {
+    std::erase_if(messages, [this](const auto& message) YOKE_REQUIRES(mutex) {
+      if (message->waited_for) return false;
       if (!message->result) message->result = failure->error;
       message->transfer.reset();
-    }
-    messages.clear();
+      return true;
+    });
   }
   base::Status told(base::Status status) {
     base::MutexLock lock(mutex);
@@ -226,6 +232,7 @@ struct Group::Core {
 
   const Membership members;
   const base::Clock& clock;
+  const Regroup regroup;
   std::atomic<bool> cancelled{false};
   std::atomic<int> waits_for{-1};
 
@@ -247,7 +254,7 @@ struct Group::Core {
 
 base::Status Handle::wait() {
   Group::Core& core = state_->core;
-  if (state_->transfer) return core.message_end(*state_);
+  if (state_->op.is_message()) return core.message_end(*state_);
   base::MutexLock lock(core.mutex);
   // Whoever runs the op has a deadline and delivers in any case: this loop ends.
   while (!state_->result) core.changed.wait(core.mutex, base::Deadline::in(std::chrono::seconds(1), core.clock));
@@ -256,9 +263,9 @@ base::Status Handle::wait() {
 }
 
 Group::Group(Membership membership, std::unique_ptr<Backend> backend, std::unique_ptr<Store> watch,
-             std::unique_ptr<Store> post, const base::Clock& clock)
-    : core_(std::make_unique<Core>(std::move(membership), std::move(backend), std::move(watch), std::move(post),
-                                   clock)) {}
+             std::unique_ptr<Store> post, const base::Clock& clock, Regroup regroup)
+    : core_(std::make_unique<Core>(std::move(membership), std::move(backend), std::move(watch), std::move(post), clock,
+                                   std::move(regroup))) {}
 
 Group::~Group() = default;
 
@@ -276,6 +283,26 @@ const std::string& Group::name() const {
 
 std::string_view Group::backend() const {
   return core_->backend->name();
+}
+
+base::Result<std::unique_ptr<Group>> Group::subgroup(const std::string& name, const std::vector<int>& ranks,
+                                                     const base::Deadline& deadline) {
+  base::require(core_->regroup != nullptr, "a subgroup of a group that was not joined");
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] >= size() ||
+        std::find(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks[i]) !=
+            ranks.begin() + static_cast<std::ptrdiff_t>(i)) {
+      return base::input_error(
+          fmt::format("rank {} in subgroup `{}` of group `{}`; expected ranks from 0 to {}, each "
+                      "once",
+                      ranks[i], name, core_->members.name, size() - 1));
+    }
+  }
+  if (std::ranges::find(ranks, rank()) == ranks.end()) {
+    return base::input_error(
+        fmt::format("rank {} asks for subgroup `{}` of other ranks; only its members may", rank(), name));
+  }
+  return core_->regroup(name, ranks, deadline);
 }
 
 base::Status Group::run(const Op& op, const base::Deadline& deadline) {

@@ -7,11 +7,14 @@
 //   comm::Handle handle = group->launch(op, deadline);           // runs while the caller computes
 //   YOKE_CHECK(handle.wait());
 //
-// One thread owns a group: it launches and waits. abort(), failure() and the observers may be called from any thread.
-// The first failure is final: every later call returns it. A failure on one rank fails all of them, soon. The memory of
-// an op must stay until it was waited for, or until any call has returned the failure.
+// One thread owns a group: it launches and waits. Messages may be launched by other threads too, each waited for by the
+// thread that launched it or one at a time after it. abort(), failure() and the observers may be called from any
+// thread. The first failure is final: every later call returns it. A failure on one rank fails all of them, soon. The
+// memory of an op must stay until it was waited for, or until any call has returned the failure; if another thread is
+// waiting for it just then, until that thread has returned.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,13 +37,16 @@ struct GroupFailure {
   base::Error error;
 };
 
+/// The store_rank of a group whose store is served by a process outside it.
+inline constexpr int kElsewhere = -1;
+
 /// Who is who in a group, as rendezvous has found out.
 struct Membership {
   std::string name;
   int rank = 0;
   int size = 1;
   std::vector<std::string> labels;  // `node1 pid 4711` for each rank
-  int store_rank = 0;               // whose process serves the store: blamed when the store falls silent
+  int store_rank = 0;               // whose process serves the store: blamed when it falls silent; or kElsewhere
 
   /// `rank 2 (node1 pid 4711)`
   std::string describe(int rank) const;
@@ -60,10 +66,14 @@ class Handle {
 
 class Group {
  public:
+  /// Makes a group of some ranks of this one; each of them calls it.
+  using Regroup = std::function<base::Result<std::unique_ptr<Group>>(
+      const std::string& name, const std::vector<int>& ranks, const base::Deadline& deadline)>;
+
   /// join() (join.h) makes groups. `watch` and `post` are clients of the store through which ranks tell each other
   /// what went wrong; the group owns them.
   Group(Membership membership, std::unique_ptr<Backend> backend, std::unique_ptr<Store> watch,
-        std::unique_ptr<Store> post, const base::Clock& clock);
+        std::unique_ptr<Store> post, const base::Clock& clock, Regroup regroup = nullptr);
   /// Frees everything. Without close() before it, the other ranks are told that this one was lost.
   ~Group();
   Group(const Group&) = delete;
@@ -74,6 +84,13 @@ class Group {
   const std::string& name() const;
   /// `shm`, `gloo`, ...
   std::string_view backend() const;
+
+  /// A group of its own for `ranks` of this one, in the order given: ranks[i] is rank i there. Just those ranks call
+  /// it, with a name that was not used in this group before. It has this group's host, interface and decorators; its
+  /// backend is chosen for the hosts of its ranks. A failure of one group is none of the other: whoever holds both
+  /// passes it on by abort().
+  base::Result<std::unique_ptr<Group>> subgroup(const std::string& name, const std::vector<int>& ranks,
+                                                const base::Deadline& deadline);
 
   /// Runs an op now, in this thread if nothing is queued before it.
   base::Status run(const Op& op, const base::Deadline& deadline);

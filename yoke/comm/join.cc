@@ -185,6 +185,22 @@ base::Status await_others(const JoinOptions& options, const base::Status& made, 
   return {};
 }
 
+/// How ranks of the group of `options` make a smaller one. `meeting` is where they find each other.
+Group::Regroup regroup_of(const JoinOptions& options, std::shared_ptr<Store> meeting, const base::Clock& clock) {
+  return [options, meeting = std::move(meeting), &clock](const std::string& name, const std::vector<int>& ranks,
+                                                         const base::Deadline& deadline) {
+    JoinOptions part = options;
+    part.name = options.name + "/" + name;
+    part.rank = static_cast<int>(std::ranges::find(ranks, options.rank) - ranks.begin());
+    part.size = static_cast<int>(ranks.size());
+    const auto serves = std::ranges::find(ranks, options.store_rank);
+    part.store_rank = serves == ranks.end() ? kElsewhere : static_cast<int>(serves - ranks.begin());
+    // MPI's and NCCL's backends are for all processes of a job at once.
+    if (part.size < options.size && (part.backend == "mpi" || part.backend == "nccl")) part.backend = "auto";
+    return join(part, *meeting, deadline, clock);
+  };
+}
+
 }  // namespace
 
 std::string host_identity() {
@@ -211,7 +227,9 @@ base::Result<std::unique_ptr<Group>> join(const JoinOptions& options, Store& sto
   YOKE_CHECK(await_others(options, made.ok() ? base::Status{} : made.error(), store, deadline));
   std::unique_ptr<Backend> backend = *std::move(made);
   if (options.decorate) backend = options.decorate(std::move(backend));
-  return std::make_unique<Group>(std::move(members), std::move(backend), std::move(watch), std::move(post), clock);
+  YOKE_TRY(auto meeting, store.another(deadline));
+  return std::make_unique<Group>(std::move(members), std::move(backend), std::move(watch), std::move(post), clock,
+                                 regroup_of(options, std::move(meeting), clock));
 }
 
 std::vector<BackendInfo> list_backends() {

@@ -32,7 +32,7 @@ struct JoinOptions {
   std::string backend = "auto";  // auto: shm on one host, gloo across hosts, both together where hosts have several
   std::string host;              // who shares memory with whom; empty: this machine's own identity
   std::string interface;
-  int store_rank = 0;  // the rank whose process serves the store: blamed when the store falls silent
+  int store_rank = 0;  // the rank whose process serves the store: blamed when the store falls silent; or kElsewhere
   /// Puts decorators (shaped.h, faulty.h) around the backend.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> decorate = nullptr;
 };

@@ -55,9 +55,12 @@ base::Status Monitor::listen(const std::stop_token& stop) {
     const auto entries = watch_->read(log, read, answers_by.value_or(base::Deadline::in(kLookUp, clock_)));
     if (stop.stop_requested()) break;
     if (!entries.ok()) {
-      ears_.failed({.ranks = {members_.store_rank},
-                    .cause = fmt::format("{} serves the store and was lost: {}", members_.describe(members_.store_rank),
-                                         entries.error().message)});
+      const bool elsewhere = members_.store_rank == kElsewhere;
+      ears_.failed(
+          {.ranks = elsewhere ? std::vector<int>{} : std::vector{members_.store_rank},
+           .cause = fmt::format("{} serves the store and was lost: {}",
+                                elsewhere ? "a process outside this group" : members_.describe(members_.store_rank),
+                                entries.error().message)});
       break;
     }
     read += entries->size();
