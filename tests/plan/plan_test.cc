@@ -9,6 +9,7 @@ namespace yoke::plan {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using yoke::testing::expect_input_error;
 
@@ -31,6 +32,7 @@ Plan mixed() {
   plan.pipeline_lanes = {
       {.schedule = "1f1b-flush",
        .workers = 2,
+       .recompute = true,
        .stages = {
            {.layers = {"x", "y"},
             .devices = {{"b", 0}, {"fe80::1", 3}},
@@ -53,6 +55,19 @@ TEST(Plan, WritesWhatItReads) {
   EXPECT_EQ(*again, mixed());
 }
 
+TEST(Plan, RecomputeAndVerticalSyncAreWrittenWhereTheyAreSet) {
+  Plan plan = mixed();
+  EXPECT_THAT(to_json(plan), HasSubstr("\"recompute\": true"));
+  EXPECT_THAT(to_json(plan), Not(HasSubstr("vertical_sync")));
+  plan.pipeline_lanes[0].schedule = "1f1b-stash";
+  plan.pipeline_lanes[0].recompute = false;
+  plan.pipeline_lanes[0].vertical_sync = true;
+  EXPECT_THAT(to_json(plan), Not(HasSubstr("recompute")));
+  const auto again = parse_plan(to_json(plan), "plan.json");
+  ASSERT_TRUE(again.ok()) << again.error().to_string();
+  EXPECT_EQ(*again, plan);
+}
+
 TEST(Plan, RefusesWhatCannotRun) {
   const auto refused = [](Plan plan, const std::string& part) {
     expect_input_error(parse_plan(to_json(plan), "plan.json"), part);
@@ -72,6 +87,9 @@ TEST(Plan, RefusesWhatCannotRun) {
   plan = mixed();
   plan.pipeline_lanes[0].stages.clear();
   refused(plan, "without stages");
+  plan = mixed();
+  plan.pipeline_lanes[0].vertical_sync = true;
+  refused(plan, "found vertical_sync with the schedule `1f1b-flush`, expected 1f1b-stash");
   plan = {.model = "m", .gbs = 4, .lbs = 4};
   refused(plan, "no lane");
 }

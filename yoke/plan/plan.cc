@@ -82,6 +82,8 @@ PipelineLane read_pipeline_lane(View view) {
   PipelineLane lane;
   lane.schedule = view.field("schedule").text();
   lane.workers = static_cast<int>(view.field("workers").integer(kCount));
+  lane.recompute = view.boolean_or("recompute", false);
+  lane.vertical_sync = view.boolean_or("vertical_sync", false);
   for (auto& stage : view.field("stages").items()) lane.stages.push_back(read_stage(stage));
   view.done();
   return lane;
@@ -130,6 +132,11 @@ base::Status validate(const Plan& plan, const Where& where) {
   }
   for (const auto& lane : plan.pipeline_lanes) {
     if (lane.stages.empty()) return fail("pipeline_lanes", "found a lane without stages");
+    if (lane.vertical_sync && lane.schedule != "1f1b-stash") {
+      return fail("pipeline_lanes", fmt::format("found vertical_sync with the schedule {}, expected 1f1b-stash: the "
+                                                "others use the same weights at every stage anyway",
+                                                base::quote(lane.schedule)));
+    }
     placed.clear();
     for (const auto& stage : lane.stages) {
       if (stage.layers.empty() || stage.devices.empty()) {
@@ -213,7 +220,10 @@ std::string to_json(const Plan& plan) {
         }
         stages.push_back(std::move(entry));
       }
-      lanes.push_back({{"schedule", lane.schedule}, {"workers", lane.workers}, {"stages", std::move(stages)}});
+      Json entry{{"schedule", lane.schedule}, {"workers", lane.workers}, {"stages", std::move(stages)}};
+      if (lane.recompute) entry["recompute"] = true;
+      if (lane.vertical_sync) entry["vertical_sync"] = true;
+      lanes.push_back(std::move(entry));
     }
   }
   return json.dump(1) + "\n";

@@ -57,6 +57,8 @@ struct PipelineStage {
 struct PipelineLane {
   std::string schedule;
   int workers = 1;
+  bool recompute = false;      // forward passes keep their input only and are done again before the backward pass
+  bool vertical_sync = false;  // `1f1b-stash`: a worker uses the weights of its entry at every stage
   std::vector<PipelineStage> stages;
   bool operator==(const PipelineLane&) const = default;
 };
@@ -77,7 +79,8 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// Workers add up to gbs / lbs, no device is used twice, every lane does something, times are finite.
+/// Workers add up to gbs / lbs, no device is used twice, every lane does something, times are finite, vertical sync
+/// only with `1f1b-stash`.
 base::Status validate(const Plan& plan, const base::Where& where = {});
 
 base::Result<Plan> parse_plan(std::string_view json, const std::string& file);
