@@ -135,7 +135,7 @@ inline Trained train(const TestJob& what, const Shape& shape, int lbs, int steps
       ASSERT_TRUE(report.ok()) << report.error().to_string();
       if (rank == 0) result.losses.push_back(report->loss);
     }
-    if (rank == 0) result.weights = copy_of(own.trainer->snapshot().weights);
+    if (rank == 0) result.weights = copy_of(own.trainer->snapshot().value().weights);
     EXPECT_TRUE(own.trainer->group().close().ok());
   });
   return result;

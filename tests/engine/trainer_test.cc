@@ -100,7 +100,7 @@ TEST(Trainer, BuffersFollowWorkerZero) {
 TEST(Trainer, ClipsByTheNormOfTheWholeGradient) {
   TestJob what;
   what.job.optimizer = {.lr = 1, .momentum = 0, .clip_norm = 0.01};
-  const auto fresh = copy_of(make_rank(what, 0).trainer->snapshot().weights);
+  const auto fresh = copy_of(make_rank(what, 0).trainer->snapshot().value().weights);
   for (const Shape& shape : {Shape{{1, 7}}, Shape{{2, 1}, {1, 3}}}) {
     const auto trained = train(what, shape, 4, 1);
     double squares = 0;
@@ -142,7 +142,7 @@ TEST(Trainer, TakesAnotherPlanAndGroupBetweenSteps) {
         ASSERT_TRUE(report.ok()) << report.error().to_string();
         if (rank == 0) losses[2 * g + i] = report->loss;
       }
-      if (g + 1 == generations.size()) weights = copy_of(own.trainer->snapshot().weights);
+      if (g + 1 == generations.size()) weights = copy_of(own.trainer->snapshot().value().weights);
       EXPECT_TRUE(own.trainer->group().close().ok());
     }
   });
@@ -179,7 +179,7 @@ TEST(Trainer, ACheckpointGoesOnWithTheSameBits) {
     Rank own = make_rank(what, 0);
     ASSERT_TRUE(own.trainer->configure(plan_of({{4, 1}}, 4), join_ranks(*store, "a", 0, 1), devices(1)).ok());
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(own.trainer->step().ok());
-    saved = own.trainer->snapshot();
+    saved = own.trainer->snapshot().value();
     saved.weights = copy_of(saved.weights);
     saved.optimizer = copy_of(saved.optimizer);
   }
@@ -193,7 +193,7 @@ TEST(Trainer, ACheckpointGoesOnWithTheSameBits) {
     ASSERT_TRUE(
         own.trainer->configure(plan_of({{1, 1}, {2, 2}}, 4), join_ranks(*store, "b", rank, 2), devices(2)).ok());
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(own.trainer->step().ok());
-    if (rank == 0) weights = copy_of(own.trainer->snapshot().weights);
+    if (rank == 0) weights = copy_of(own.trainer->snapshot().value().weights);
     EXPECT_TRUE(own.trainer->group().close().ok());
   });
   EXPECT_TRUE(same_bits(straight.weights, weights));
@@ -202,7 +202,7 @@ TEST(Trainer, ACheckpointGoesOnWithTheSameBits) {
 TEST(Trainer, RefusesACheckpointThatDoesNotFit) {
   TestJob what;
   Rank own = make_rank(what, 0);
-  Checkpoint saved = own.trainer->snapshot();
+  Checkpoint saved = own.trainer->snapshot().value();
   const auto before = copy_of(saved.weights);
   auto other = saved;
   other.meta.model = "resnet50";
@@ -217,7 +217,7 @@ TEST(Trainer, RefusesACheckpointThatDoesNotFit) {
   other = saved;
   other.weights.emplace_back("extra", torch::zeros({1}));
   EXPECT_THAT(own.trainer->restore(other, "f").error().message, HasSubstr("`extra`"));
-  EXPECT_TRUE(same_bits(before, own.trainer->snapshot().weights));
+  EXPECT_TRUE(same_bits(before, own.trainer->snapshot().value().weights));
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {
@@ -274,7 +274,7 @@ TEST(Trainer, ScalesTheLossAndLeavesOutStepsThatOverflow) {
   what.loss_scale = LossScaleOptions{.start = 1024};
   EXPECT_LT(difference(plain.weights, train(what, {{2, 1}, {1, 3}}, 4, 5).weights), 1e-4);
 
-  const auto fresh = copy_of(make_rank(what, 0).trainer->snapshot().weights);
+  const auto fresh = copy_of(make_rank(what, 0).trainer->snapshot().value().weights);
   what.loss_scale = LossScaleOptions{.start = 1e40};
   EXPECT_TRUE(same_bits(fresh, train(what, {{2, 1}, {1, 3}}, 4, 1).weights)) << "a gradient of infinities is not used";
   what.job.epochs = 4;

@@ -1,15 +1,12 @@
 #include "yoke/engine/data_lane.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/function_hook.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
-#include <thread>
 
 #include "yoke/base/thread.h"
-#include "yoke/tensor/compat.h"
+#include "yoke/engine/replica.h"
 
 namespace yoke::engine {
 namespace {
@@ -20,69 +17,6 @@ using Clock = base::Clock;
 constexpr int kBegin = 0;
 constexpr int kForwardDone = 1;
 constexpr int kBackwardDone = 2;
-
-at::Generator generator_for(const base::StreamName& name, torch::Device device) {
-  const auto seed = base::Stream(name).bits64();
-  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
-  auto generator = at::globalContext().defaultGenerator(device).clone();
-  generator.set_current_seed(seed);
-  return generator;
-}
-
-/// A network of a slot. Its gradients leave for the sum the moment they exist, so it never holds more than one.
-class Replica {
- public:
-  Replica(const models::Architecture& architecture, Parameters& parameters, GradientSum& gradients,
-          torch::Device device)
-      : network_(architecture, {}), gradients_(gradients), delivered_(parameters.count()) {
-    for (std::size_t i = 0; !device.is_cpu() && i < network_.blocks(); ++i) network_.block(i).to(device);
-    parameters.adopt(network_);
-    for (const auto& parameter : network_.parameters()) {
-      auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
-      accumulator->add_post_hook(std::make_unique<Deliver>(*this, parameters_.size()));
-      accumulators_.push_back(std::move(accumulator));
-      parameters_.push_back(parameter.tensor);
-    }
-  }
-  Replica(const Replica&) = delete;
-  Replica& operator=(const Replica&) = delete;
-
-  models::Network& network() { return network_; }
-
-  void backward(const torch::Tensor& loss, double weight) {
-    weight_ = weight;
-    std::ranges::fill(delivered_, 0);
-    loss.backward();
-    // A parameter that the loss does not depend on has had no gradient: the sum must not wait for one.
-    for (std::size_t i = 0; i < delivered_.size(); ++i) {
-      if (delivered_[i] == 0) gradients_.add(i, {}, weight);
-    }
-  }
-
- private:
-  /// Runs after a gradient was put into its parameter.
-  struct Deliver final : torch::autograd::FunctionPostHook {
-    Deliver(Replica& of, std::size_t parameter) : replica(of), index(parameter) {}
-    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                              const torch::autograd::variable_list& /*inputs*/) override {
-      auto& slot = replica.parameters_[index].mutable_grad();
-      const torch::Tensor gradient = std::move(slot);
-      slot.reset();
-      replica.gradients_.add(index, gradient, replica.weight_);
-      replica.delivered_[index] = 1;
-      return outputs;
-    }
-    Replica& replica;
-    const std::size_t index;
-  };
-
-  models::Network network_;
-  GradientSum& gradients_;
-  std::vector<torch::Tensor> parameters_;
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // parameters hold theirs weakly
-  std::vector<char> delivered_;                                       // in this backward pass
-  double weight_ = 1;
-};
 
 }  // namespace
 
@@ -95,7 +29,8 @@ struct DataLane::Core {
   struct Slot {
     Slot(Core& core, int number)
         : index(number),
-          replica(core.architecture, core.parameters, core.gradients, core.device.where()),
+          replica(core.architecture, 0, core.architecture.blocks.size(), core.parameters, core.gradients,
+                  core.device.where()),
           thread(fmt::format("worker-{}", number),
                  [this, &core](const std::stop_token& stop) { return core.serve(*this, stop); }) {}
     const int index;
@@ -148,7 +83,7 @@ struct DataLane::Core {
         }
       }
       if (!entered) entered = device.enter(slot.index, entered_slots);
-      const auto done = attempt(slot, work, train, *entered, by);
+      const auto done = attempt(work.worker, [&] { return compute(slot, work, train, *entered, by); });
       base::MutexLock lock(mutex);
       if (!done.ok() && !error) {
         error = done.error();
@@ -160,23 +95,6 @@ struct DataLane::Core {
       changed.notify_all();
     }
   }
-
-  /// Whatever libtorch throws becomes an error that says who computed what.
-  base::Status attempt(Slot& slot, Work& work, bool train, tensor::Slot& entered, const base::Deadline& by) {
-    try {
-      return compute(slot, work, train, entered, by);
-    } catch (const base::Failure& bug) {
-      return bug.error();
-    } catch (const std::bad_alloc&) {
-      return base::infeasible_error(fmt::format(
-          "worker {}: out of memory; a smaller local batch (batch.local) or fewer workers at once need less",
-          work.worker));
-    } catch (const std::exception& fault) {
-      return base::input_error(fmt::format("worker {}: {}", work.worker, first_line(fault.what())));
-    }
-  }
-
-  static std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
   base::Status compute(Slot& slot, Work& work, bool train, tensor::Slot& entered, const base::Deadline& by) {
     const auto asked = clock.now();
@@ -205,43 +123,31 @@ struct DataLane::Core {
     models::Score score;
     {
       const torch::AutoGradMode grad(train);
-      std::optional<tensor::Autocast> autocast;
-      if (options.precision != plan::Precision::kFp32) {
-        autocast.emplace(device.where().type(),
-                         options.precision == plan::Precision::kBf16 ? torch::kBFloat16 : torch::kHalf);
-      }
-      slot.replica.network().forward(flow, pass);
-      autocast.reset();
+      forward(slot.replica.network(), flow, pass, options.precision, device.where());
       score = architecture.loss(flow, options.loss, !train);
     }
     const double loss = score.loss.item<double>();  // waits for the device
     entered.mark(kForwardDone);
     const auto middle = clock.now();
-    if (train) slot.replica.backward(work.loss_scale == 1 ? score.loss : score.loss * work.loss_scale, work.weight);
+    if (train) {
+      slot.replica.backward({work.loss_scale == 1 ? score.loss : score.loss * work.loss_scale}, {}, work.weight);
+    }
     if (keeps_buffers) parameters.copy_buffers_from(slot.replica.network());
     entered.mark(kBackwardDone);
     entered.finish();
     const auto end = clock.now();
     options.trace.span(slot.index, fmt::format("forward {}", work.worker), "compute", begin, middle);
     if (train) options.trace.span(slot.index, fmt::format("backward {}", work.worker), "compute", middle, end);
-    wait_as_slow_device(end - begin);
+    wait_as_slow_device(options.speed, end - begin);
 
     base::MutexLock lock(mutex);
-    report.loss += loss * static_cast<double>(score.samples);
-    report.samples += score.samples;
+    report.add(score, loss, work.worker);
     report.skipped += batch.skipped;
-    report.correct += std::max<std::int64_t>(score.correct, 0);
-    if (!std::isfinite(loss) && !report.bad_worker) report.bad_worker = work.worker;
     auto& seconds = slot_seconds[static_cast<std::size_t>(slot.index)];
     seconds.data += base::to_seconds(begin - asked);
     seconds.forward += entered.seconds_between(kBegin, kForwardDone) / options.speed;
     seconds.backward += entered.seconds_between(kForwardDone, kBackwardDone) / options.speed;
     return {};
-  }
-
-  void wait_as_slow_device(base::Duration computed) const {
-    if (options.speed >= 1) return;
-    std::this_thread::sleep_for(base::from_seconds(base::to_seconds(computed) * (1 / options.speed - 1)));
   }
 
   struct Seconds {
@@ -310,7 +216,8 @@ base::Result<LaneReport> DataLane::run_here(std::vector<Work> work, const base::
   core_->begin({}, true, deadline);
   if (!core_->here) core_->here = core_->device.enter(0, 1);
   for (auto& one : work) {
-    const auto done = core_->attempt(*core_->slots[0], one, true, *core_->here, deadline);
+    const auto done =
+        attempt(one.worker, [&] { return core_->compute(*core_->slots[0], one, true, *core_->here, deadline); });
     if (done.ok()) continue;
     core_->gradients.cancel(done.error());
     return done.error();

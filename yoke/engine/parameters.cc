@@ -2,7 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace yoke::engine {
+namespace {
+
+/// Buckets in backward order over all parameters, none across a cut.
+base::Result<std::vector<plan::Bucket>> cut_between(const std::vector<plan::Parameter>& sizes,
+                                                    const std::vector<std::size_t>& blocks,
+                                                    const std::vector<std::size_t>& cuts) {
+  std::vector<plan::Bucket> all;
+  std::size_t end = sizes.size();
+  while (end > 0) {
+    // The segment of the last parameter that is left begins at the last cut not after its block.
+    const auto beyond = std::ranges::upper_bound(cuts, blocks[end - 1]);
+    const std::size_t first_block = beyond == cuts.begin() ? 0 : *(beyond - 1);
+    std::size_t begin = end;
+    while (begin > 0 && blocks[begin - 1] >= first_block) --begin;
+    YOKE_TRY(auto buckets, plan::cut_into_buckets(std::span(sizes).subspan(begin, end - begin)));
+    for (auto& bucket : buckets) {
+      for (auto& slot : bucket.slots) slot.parameter += begin;
+      all.push_back(std::move(bucket));
+    }
+    end = begin;
+  }
+  return all;
+}
+
+}  // namespace
 
 std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
   base::require(tensor.is_contiguous() && tensor.device().is_cpu(), "bytes of a tensor that is not plain memory");
@@ -15,7 +42,8 @@ std::span<float> floats_of(const torch::Tensor& tensor) {
 }
 
 base::Result<std::unique_ptr<Parameters>> Parameters::make(models::Network& network,
-                                                           const plan::OptimizerSpec& optimizer, torch::Device device) {
+                                                           const plan::OptimizerSpec& optimizer, torch::Device device,
+                                                           const std::vector<std::size_t>& cuts) {
   const torch::NoGradGuard no_grad;
   auto self = std::unique_ptr<Parameters>(new Parameters);
   const auto parameters = network.parameters();
@@ -27,9 +55,10 @@ base::Result<std::unique_ptr<Parameters>> Parameters::make(models::Network& netw
                       c10::toString(parameter.tensor.scalar_type())));
     }
     self->names_.push_back(parameter.name);
+    self->blocks_.push_back(parameter.block);
     sizes.push_back({.name = parameter.name, .elements = parameter.tensor.numel()});
   }
-  YOKE_TRY(const auto cut, plan::cut_into_buckets(sizes));
+  YOKE_TRY(const auto cut, cut_between(sizes, self->blocks_, cuts));
 
   self->places_.resize(parameters.size());
   self->weights_.resize(parameters.size());
@@ -58,15 +87,14 @@ base::Result<std::unique_ptr<Parameters>> Parameters::make(models::Network& netw
   constexpr std::int64_t kAlign = 64;
   const auto buffers = network.buffers();
   std::int64_t bytes = 0;
-  std::vector<std::int64_t> begins;
   for (const auto& buffer : buffers) {
-    begins.push_back(bytes);
+    self->buffer_begins_.push_back(bytes);
     bytes += (static_cast<std::int64_t>(buffer.tensor.nbytes()) + kAlign - 1) / kAlign * kAlign;
   }
   self->flat_buffers_ = torch::zeros({bytes}, torch::TensorOptions().dtype(torch::kByte).device(device));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const auto& tensor = buffers[i].tensor;
-    auto view = self->flat_buffers_.narrow(0, begins[i], static_cast<std::int64_t>(tensor.nbytes()))
+    auto view = self->flat_buffers_.narrow(0, self->buffer_begins_[i], static_cast<std::int64_t>(tensor.nbytes()))
                     .view(tensor.scalar_type())
                     .view(tensor.sizes());
     view.copy_(tensor);
@@ -74,6 +102,26 @@ base::Result<std::unique_ptr<Parameters>> Parameters::make(models::Network& netw
   }
   self->adopt(network);
   return self;
+}
+
+torch::Tensor Parameters::flat_buffers(std::size_t first, std::size_t last) const {
+  const auto begin_of = [this](std::size_t block) {
+    const auto found = std::ranges::find_if(buffers_, [&](const auto& buffer) { return buffer.block >= block; });
+    return found == buffers_.end() ? flat_buffers_.numel()
+                                   : buffer_begins_[static_cast<std::size_t>(found - buffers_.begin())];
+  };
+  return flat_buffers_.narrow(0, begin_of(first), begin_of(last) - begin_of(first));
+}
+
+void Parameters::renew_weights() {
+  const torch::NoGradGuard no_grad;
+  // The optimizer has the same tensors, and so the new storage too.
+  for (auto& bucket : buckets_) bucket.weights.set_data(bucket.weights.clone());
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const FlatBucket& bucket = buckets_[places_[i].bucket];
+    const auto& segment = bucket.segments[places_[i].slot];
+    weights_[i] = bucket.weights.narrow(0, segment.begin, segment.count).view(weights_[i].sizes());
+  }
 }
 
 void Parameters::adopt(models::Network& network) const {

@@ -102,7 +102,8 @@ class Run {
                        .device = device_.get(),
                        .speed = device.speed,
                        .trace = {.trace = options_.trace, .rank = group_->rank(), .origin = options_.trace_origin},
-                       .patience = options_.patience};
+                       .patience = options_.patience,
+                       .holds_all = !options_.plan || options_.plan->pipeline_lanes.empty()};
     if (options_.job.precision == plan::Precision::kFp16) how.loss_scale.emplace();
     YOKE_TRY(trainer_, Trainer::make(std::move(how), clock_));
     if (model.weights.empty()) return {};
@@ -131,6 +132,8 @@ class Run {
 
   base::Result<plan::Plan> choose_plan(const DeviceSpec& device) {
     std::optional<int> at_most;
+    // What a stage needs was the planner's business; measuring it would need the whole model here.
+    if (options_.plan && !options_.plan->pipeline_lanes.empty()) return *options_.plan;
     if (options_.plan) {
       int most = 1;
       for (const auto& lane : options_.plan->data_lanes) {
@@ -159,12 +162,14 @@ class Run {
     return first.plan;
   }
 
+  /// Every rank gives what it holds, rank 0 writes.
   base::Status save() {
-    if (!first_ || options_.checkpoints.empty() || saved_step_ == trainer_->cursor().step) return {};
+    if (options_.checkpoints.empty() || saved_step_ == trainer_->cursor().step) return {};
     const auto begin = clock_.now();
-    YOKE_TRY(const std::string folder,
-             save_checkpoint(options_.checkpoints, trainer_->snapshot(), options_.job.checkpoint.keep));
+    YOKE_TRY(const Checkpoint checkpoint, trainer_->snapshot());
     saved_step_ = trainer_->cursor().step;
+    if (!first_) return {};
+    YOKE_TRY(const std::string folder, save_checkpoint(options_.checkpoints, checkpoint, options_.job.checkpoint.keep));
     observer_.on_event({.kind = "checkpoint",
                         .detail = "saved " + folder,
                         .step = saved_step_,
@@ -190,13 +195,16 @@ class Run {
   base::Result<RankResult> steps(const plan::Plan& plan) {
     RankResult result{.predicted_step_seconds = plan.step_seconds};
     std::vector<double> full_steps;
+    bool stop = false;
     if (trainer_->finished()) YOKE_CHECK(evaluate(result));
     while (!trainer_->finished()) {
       YOKE_TRY(const StepReport report, trainer_->step(observer_.stop_requested()));
       if (first_) observer_.on_step(report);
       if (report.samples == report.gbs) full_steps.push_back(report.step_seconds);
       result.train_loss = report.loss;
-      if (trainer_->wants_stop() && !trainer_->finished()) {
+      stop = stop || trainer_->wants_stop();
+      if (!trainer_->at_rest()) continue;
+      if (stop && !trainer_->finished()) {
         YOKE_CHECK(save());
         result.interrupted = true;
         if (first_) {
@@ -217,7 +225,8 @@ class Run {
     result.epochs = static_cast<double>(cursor.epoch) +
                     static_cast<double>(cursor.consumed) / static_cast<double>(train_->info().size);
     result.skipped_samples = trainer_->skipped_samples();
-    if (first_) result.weights_sha256 = weights_sha256(trainer_->snapshot().weights);
+    YOKE_TRY(const Checkpoint last, trainer_->snapshot());
+    if (first_) result.weights_sha256 = weights_sha256(last.weights);
     return result;
   }
 

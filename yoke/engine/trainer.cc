@@ -3,19 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <numeric>
 
+#include "yoke/base/sha256.h"
 #include "yoke/comm/op.h"
+#include "yoke/engine/exchange.h"
+#include "yoke/engine/holding.h"
+#include "yoke/engine/layout.h"
 #include "yoke/engine/median.h"
 #include "yoke/engine/optimizer/lr.h"
+#include "yoke/engine/stage_lane.h"
 
 namespace yoke::engine {
 namespace {
 
 constexpr int kStepsAhead = 2;  // whose samples are ordered before they are needed
+// Steps between two drains of a pipeline that runs on: few enough that a request to stop is soon met.
+constexpr std::int64_t kLongestSpan = 200;
 // A measurement: passes that count, after one that does not; more of them while they are short.
 constexpr int kMeasured = 3;
 constexpr int kMostMeasured = 30;
@@ -32,18 +41,9 @@ comm::Op broadcast_of(const torch::Tensor& tensor, int root) {
                          comm::DType::kU8, root);
 }
 
-/// Tells weights apart; not meant against malice.
-std::int64_t fingerprint(const std::vector<FlatBucket>& buckets) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const auto& bucket : buckets) {
-    const auto host = bucket.weights.cpu();
-    for (const float value : floats_of(host)) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &value, sizeof(bits));
-      hash = (hash ^ bits) * 0x100000001b3U;
-    }
-  }
-  return static_cast<std::int64_t>(hash);
+bool of_reducer(plan::ScheduleOpKind kind) {
+  return kind == plan::ScheduleOpKind::kReduce || kind == plan::ScheduleOpKind::kNorm ||
+         kind == plan::ScheduleOpKind::kUpdate;
 }
 
 }  // namespace
@@ -56,19 +56,36 @@ struct Trainer::Core {
     if (options.loss_scale) loss_scale.emplace(*options.loss_scale);
   }
 
-  base::Status build() {
-    options.device->enter(0, 1);
-    models::Network network(options.architecture, {.seed = static_cast<std::uint64_t>(options.job.seed)});
-    YOKE_TRY(parameters, Parameters::make(network, options.job.optimizer, options.device->where()));
-    gradients = std::make_unique<GradientSum>(*parameters, *options.device, options.job.reproducible);
-    optimizer = make_optimizer(options.job.optimizer, parameters->buckets());
-    lane = std::make_unique<DataLane>(options.architecture, *parameters, *gradients, *options.device,
-                                      LaneOptions{.speed = options.speed,
-                                                  .precision = options.job.precision,
-                                                  .loss = {.label_smoothing = options.job.label_smoothing},
-                                                  .trace = options.trace},
-                                      clock);
+  /// Makes this rank hold these blocks. What it held before is returned, so that its state is not lost; null if that is
+  /// what it goes on with.
+  base::Result<std::unique_ptr<Holding>> hold(const BlockRange& range) {
+    if (holding && holding->range() == range) return std::unique_ptr<Holding>();
+    lane.reset();
+    stage.reset();
+    YOKE_TRY(auto made, Holding::make(options.architecture, options.job, range, *options.device));
+    return std::exchange(holding, std::move(made));
+  }
+
+  /// Before a plan says otherwise a rank holds the whole model.
+  base::Status hold_all() {
+    if (holding) return {};
+    YOKE_CHECK(hold({.first = 0, .last = options.architecture.blocks.size()}));
     return {};
+  }
+
+  LaneOptions lane_options() const {
+    return {.speed = options.speed,
+            .precision = options.job.precision,
+            .loss = {.label_smoothing = options.job.label_smoothing},
+            .trace = options.trace};
+  }
+
+  DataLane& data_lane() {
+    if (!lane) {
+      lane = std::make_unique<DataLane>(options.architecture, holding->parameters(), holding->gradients(),
+                                        *options.device, lane_options(), clock);
+    }
+    return *lane;
   }
 
   base::Deadline deadline() const { return base::Deadline::in(options.patience, clock); }
@@ -87,48 +104,176 @@ struct Trainer::Core {
 
   base::Status configure(const plan::Plan& wanted, std::unique_ptr<comm::Group> in,
                          const std::vector<cluster::DeviceId>& devices) {
-    if (!wanted.pipeline_lanes.empty()) return base::input_error("the plan has pipeline lanes; expected data lanes");
     if (static_cast<int>(devices.size()) != in->size()) {
       return base::input_error(fmt::format("{} devices for a group of {} ranks", devices.size(), in->size()));
     }
-    std::int64_t first = 0;
-    std::optional<std::int64_t> own_first;
-    std::vector<bool> busy(devices.size());
-    for (const auto& each : wanted.data_lanes) {
-      const auto found = std::ranges::find(devices, each.device);
-      if (found == devices.end()) {
-        return base::input_error(fmt::format("the plan uses device {}, which is not among the {} of this run",
-                                             each.device.to_string(), devices.size()));
-      }
-      const auto rank = found - devices.begin();
-      busy[static_cast<std::size_t>(rank)] = true;
-      if (first == 0) worker_zero_rank = static_cast<int>(rank);
-      if (rank == in->rank()) {
-        own_first = first;
-        own = each;
-      }
-      first += each.workers();
-    }
-    if (const auto idle = std::ranges::find(busy, false); idle != busy.end()) {
-      return base::input_error(fmt::format("the plan gives device {} nothing to do; expected a lane for each device",
-                                           devices[static_cast<std::size_t>(idle - busy.begin())].to_string()));
-    }
-    plan = wanted;
+    base::require(at_rest(), "another plan in the middle of a span");
+    YOKE_CHECK(same_plan(wanted, *in));
+    YOKE_TRY(auto laid_out, Layout::make(wanted, options.architecture, devices, in->rank()));
+    if (laid_out.runs_on()) YOKE_CHECK(check_runs_on(wanted));
+    stage.reset();
+    subgroups.clear();
     group = std::move(in);
-    first_worker = *own_first;
-    lane->resize(own.vsw);
-    ordered.clear();
-    loader = std::make_unique<data::Loader>(
-        *options.train,
-        data::LoaderOptions{.threads = static_cast<int>(options.job.data.threads),
-                            .capacity = static_cast<std::size_t>(std::max(4, (kStepsAhead + 1) * own.workers()))},
-        clock);
-    YOKE_CHECK(agree());
+    layout = std::make_unique<Layout>(std::move(laid_out));
+    plan = wanted;
+    const bool fresh = !altered && updates == 0;
+    const bool first_time = holding == nullptr;
+    YOKE_TRY(const auto before, hold(layout->range()));
+    const Holding* kept = before ? before.get() : (first_time ? nullptr : holding.get());
+    auto numbers = pack();
+    if (group->size() > 1 || before) {
+      YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .updates = updates}, numbers,
+                       options.architecture.blocks.size(), *group, deadline()));
+      unpack(numbers);
+    }
+    YOKE_CHECK(make_subgroups());
+    YOKE_CHECK(make_lanes());
     if (batches.empty() || batches.back().gbs != plan.gbs || batches.back().lbs != plan.lbs) {
       batches.push_back({.step = cursor.step, .gbs = plan.gbs, .lbs = plan.lbs});
     }
     return {};
   }
+
+  /// All ranks must have been given the same plan; the first difference is named on all of them.
+  base::Status same_plan(const plan::Plan& wanted, comm::Group& in) const {
+    if (in.size() == 1) return {};
+    const std::string text = plan::to_json(wanted);
+    const std::string hash = base::sha256(text);
+    std::vector<std::int64_t> all(2 * static_cast<std::size_t>(in.size()));
+    const auto at = 2 * static_cast<std::size_t>(in.rank());
+    std::memcpy(&all[at], hash.data(), sizeof(std::int64_t));
+    all[at + 1] = static_cast<std::int64_t>(text.size());
+    YOKE_CHECK(in.run(comm::all_gather(std::span(all)), deadline()));
+    for (int rank = 1; rank < in.size(); ++rank) {
+      const auto other = 2 * static_cast<std::size_t>(rank);
+      if (all[other] == all[0] && all[other + 1] == all[1]) continue;
+      std::array<std::string, 2> texts;
+      for (const int side : {0, 1}) {
+        const int root = side == 0 ? 0 : rank;
+        auto& copy = texts[static_cast<std::size_t>(side)];
+        copy = in.rank() == root ? text : std::string(static_cast<std::size_t>(all[root == 0 ? 1 : other + 1]), ' ');
+        YOKE_CHECK(
+            in.run(comm::broadcast(reinterpret_cast<std::byte*>(copy.data()), copy.size(), comm::DType::kU8, root),
+                   deadline()));
+      }
+      return base::input_error(
+          fmt::format("ranks 0 and {} were given different plans; the first difference: {}; "
+                      "expected one plan file on all hosts",
+                      rank, first_difference(texts[0], texts[1])));
+    }
+    return {};
+  }
+
+  static std::string first_difference(std::string_view one, std::string_view other) {
+    for (int line = 1;; ++line) {
+      const auto end = one.find('\n');
+      const auto other_end = other.find('\n');
+      const auto ours = one.substr(0, end);
+      const auto theirs = other.substr(0, other_end);
+      if (ours != theirs || end == std::string_view::npos || other_end == std::string_view::npos) {
+        return fmt::format("line {}, `{}` and `{}`", line, ours, theirs);
+      }
+      one.remove_prefix(end + 1);
+      other.remove_prefix(other_end + 1);
+    }
+  }
+
+  /// What a pipeline that is not drained after each step cannot do.
+  base::Status check_runs_on(const plan::Plan& wanted) const {
+    const std::string& schedule = wanted.pipeline_lanes.front().schedule;
+    const auto refuse = [&](const char* what, const char* field) {
+      return base::input_error(fmt::format("schedule `{}` does not go with {}, which all stages would have to wait for "
+                                           "in every step; use `1f1b-flush` or `gpipe`, or leave it out",
+                                           schedule, what),
+                               {.field = field});
+    };
+    if (options.job.optimizer.clip_norm > 0) return refuse("clipping by norm", "optimizer.clip_norm");
+    if (options.loss_scale) return refuse("a loss scale", "precision");
+    if (options.job.data.corrupt == plan::CorruptPolicy::kSkip)
+      return refuse("skipping of corrupt samples", "data.corrupt");
+    return {};
+  }
+
+  /// A group for the holders of each segment, in the order of segments; segments with the same holders share one.
+  base::Status make_subgroups() {
+    segment_groups.assign(layout->schedule().segments.size(), nullptr);
+    std::map<std::vector<int>, comm::Group*> known;
+    // The reducer of a pipeline that runs on is another thread than the one that uses the whole group.
+    if (!layout->runs_on()) known[all_ranks()] = group.get();
+    for (std::size_t i = 0; i < segment_groups.size(); ++i) {
+      const auto ranks = layout->ranks_of(i);
+      if (ranks.size() < 2 || std::ranges::find(ranks, group->rank()) == ranks.end()) continue;
+      auto& found = known[ranks];
+      if (found == nullptr) {
+        YOKE_TRY(auto made, group->subgroup(fmt::format("segment-{}-step-{}", i, cursor.step), ranks, deadline()));
+        found = made.get();
+        subgroups.push_back(std::move(made));
+      }
+      segment_groups[i] = found;
+    }
+    return {};
+  }
+
+  std::vector<int> all_ranks() const {
+    std::vector<int> ranks(static_cast<std::size_t>(group->size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  /// Buckets of this rank are numbered through; in the schedule they count within their segment.
+  void number_buckets() {
+    bucket_counts.clear();
+    first_bucket.assign(segment_groups.size(), 0);
+    const auto& parameters = holding->parameters();
+    std::vector<int> counts(segment_groups.size());
+    std::vector<std::size_t> parameter_of(parameters.buckets().size());
+    for (std::size_t i = 0; i < parameters.count(); ++i) parameter_of[parameters.place(i).bucket] = i;
+    bucket_segment.clear();
+    for (std::size_t bucket = 0; bucket < parameter_of.size(); ++bucket) {
+      const std::size_t segment = layout->segment_of(parameters.block(parameter_of[bucket]));
+      if (counts[segment]++ == 0) first_bucket[segment] = bucket;
+      bucket_segment.push_back(segment);
+    }
+    for (const int segment : layout->own().segments) bucket_counts.push_back(counts[static_cast<std::size_t>(segment)]);
+  }
+
+  base::Status make_lanes() {
+    number_buckets();
+    scripts.clear();
+    own_workers = layout->own_workers();
+    const auto& own = layout->own();
+    if (layout->runs_data_lane()) {
+      stage.reset();
+      own_vsw = plan.data_lanes[static_cast<std::size_t>(own.lane)].vsw;
+      data_lane().resize(own_vsw);
+    } else {
+      lane.reset();
+      stage =
+          std::make_unique<StageLane>(options.architecture, *holding, *group, *options.device, lane_options(), clock);
+    }
+    if (!layout->runs_on()) {
+      YOKE_TRY(const auto schedule, schedule_of({.steps = 1}));
+      reducer_ops.clear();
+      for (const auto& op : layout->own_in(schedule).ops) {
+        if (of_reducer(op.kind)) reducer_ops.push_back(op);
+      }
+    }
+    ordered.clear();
+    const std::size_t workers = std::max<std::size_t>(1, own_workers.size());
+    loader = std::make_unique<data::Loader>(
+        *options.train,
+        data::LoaderOptions{.threads = static_cast<int>(options.job.data.threads),
+                            .capacity = std::max<std::size_t>(4, (kStepsAhead + 1) * workers)},
+        clock);
+    return {};
+  }
+
+  base::Result<plan::Schedule> schedule_of(plan::ScheduleRequest request) const {
+    request.clip_norm = options.job.optimizer.clip_norm > 0 || loss_scale.has_value();
+    return layout->schedule_for(request, bucket_counts);
+  }
+
+  bool loads_data() const { return layout->own().first_stage(); }
 
   /// Everything that is not a tensor, as numbers that can be sent.
   std::vector<std::int64_t> pack() const {
@@ -147,39 +292,6 @@ struct Trainer::Core {
     }
   }
 
-  /// All ranks get the state of the one that has done most updates (the lowest of them), unless they have it already.
-  base::Status agree() {
-    if (group->size() == 1) return {};
-    constexpr std::size_t kFields = 3;
-    const auto ranks = static_cast<std::size_t>(group->size());
-    std::vector<std::int64_t> all(ranks * kFields);
-    const std::size_t at = static_cast<std::size_t>(group->rank()) * kFields;
-    all[at] = updates;
-    all[at + 1] = fingerprint(parameters->buckets());
-    all[at + 2] = static_cast<std::int64_t>(pack().size());
-    YOKE_CHECK(group->run(comm::all_gather(std::span(all)), deadline()));
-    std::size_t source = 0;
-    bool same = true;
-    for (std::size_t rank = 1; rank < ranks; ++rank) {
-      if (all[rank * kFields] > all[source * kFields]) source = rank;
-      for (std::size_t i = 0; i < kFields; ++i) same = same && all[rank * kFields + i] == all[i];
-    }
-    if (same) return {};
-    const int root = static_cast<int>(source);
-    std::vector<std::int64_t> numbers = pack();
-    numbers.resize(static_cast<std::size_t>(all[source * kFields + 2]));
-    YOKE_CHECK(group->run(comm::broadcast(std::span(numbers), root), deadline()));
-    unpack(numbers);
-    for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
-      YOKE_CHECK(group->run(broadcast_of(parameters->buckets()[i].weights, root), deadline()));
-      for (const auto& [name, tensor] : optimizer->state(i)) {
-        YOKE_CHECK(group->run(broadcast_of(tensor, root), deadline()));
-      }
-    }
-    if (parameters->flat_buffers().numel() == 0) return {};
-    return group->run(broadcast_of(parameters->flat_buffers(), root), deadline());
-  }
-
   // ---- a step --------------------------------------------------------------------------------------------------
 
   /// The samples of one coming step of this lane.
@@ -190,17 +302,24 @@ struct Trainer::Core {
 
   OrderedStep order_step(const data::Cursor& at) {
     OrderedStep step{.cursor = at};
-    for (std::int64_t i = 0; i < own.workers(); ++i) {
-      const std::int64_t worker = first_worker + i;
-      auto samples = sampler.samples(at, shape(), worker);
-      if (samples.empty()) continue;
-      Work work{.worker = worker,
-                .weight = static_cast<double>(samples.size()) / static_cast<double>(plan.lbs),
-                .draw = stream(at, worker, base::Purpose::kDropout)};
-      work.ticket = loader->order({.indices = std::move(samples), .draw = stream(at, worker, base::Purpose::kAugment)});
-      step.work.push_back(std::move(work));
+    for (const std::int64_t worker : own_workers) {
+      auto work = work_of(at, worker);
+      if (work) step.work.push_back(*std::move(work));
     }
     return step;
+  }
+
+  /// Nothing when the epoch has no samples left for the worker.
+  std::optional<Work> work_of(const data::Cursor& at, std::int64_t worker) {
+    auto samples = sampler.samples(at, shape(), worker);
+    if (samples.empty()) return std::nullopt;
+    Work work{.worker = worker,
+              .weight = static_cast<double>(samples.size()) / static_cast<double>(plan.lbs),
+              .draw = stream(at, worker, base::Purpose::kDropout)};
+    if (loads_data()) {
+      work.ticket = loader->order({.indices = std::move(samples), .draw = stream(at, worker, base::Purpose::kAugment)});
+    }
+    return work;
   }
 
   std::vector<Work> take_work() {
@@ -217,27 +336,40 @@ struct Trainer::Core {
   /// With corrupt samples left out, weights follow from how many are left, which only the ranks together know.
   base::Result<std::int64_t> count_samples(std::vector<Work>& work, const base::Deadline& by) {
     if (options.job.data.corrupt != plan::CorruptPolicy::kSkip) return sampler.step_samples(cursor, shape());
-    std::int64_t count = 0;
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(plan.workers()));
     for (auto& one : work) {
+      if (!one.ticket) continue;
       YOKE_TRY(one.batch, one.ticket->take(by));
       one.ticket.reset();
-      one.weight = static_cast<double>(one.batch->samples) / static_cast<double>(plan.lbs);
-      count += one.batch->samples;
+      counts[static_cast<std::size_t>(one.worker)] = one.batch->samples;
     }
-    YOKE_CHECK(group->run(comm::all_reduce(std::span(&count, 1)), by));
-    return count;
+    YOKE_CHECK(group->run(comm::all_reduce(std::span(counts)), by));
+    for (auto& one : work) {
+      one.weight = static_cast<double>(counts[static_cast<std::size_t>(one.worker)]) / static_cast<double>(plan.lbs);
+    }
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  }
+
+  std::size_t bucket_of(const plan::ScheduleOp& op) const {
+    return first_bucket[static_cast<std::size_t>(op.segment)] + static_cast<std::size_t>(op.bucket);
   }
 
   base::Status reduce(std::size_t bucket, const base::Deadline& by) {
     const auto begin = clock.now();
-    YOKE_CHECK(gradients->wait(bucket, by));
+    auto& gradients = holding->gradients();
+    YOKE_CHECK(gradients.wait(bucket, by));
     const auto ready = clock.now();
     options.trace.span(kReducerThread, "wait for gradients", "wait", begin, ready);
-    const auto& flat = parameters->buckets()[bucket].gradients;
-    if (gradients->reproducible()) {
-      YOKE_CHECK(comm::reproducible_all_reduce(gradients->sum(bucket), floats_of(flat), *group, by));
-    } else if (group->size() > 1) {
-      YOKE_CHECK(group->run(whole(&comm::all_reduce, flat), by));
+    const auto& flat = holding->parameters().buckets()[bucket].gradients;
+    comm::Group* among = segment_groups[bucket_segment[bucket]];
+    if (gradients.reproducible()) {
+      if (among != nullptr) {
+        YOKE_CHECK(comm::reproducible_all_reduce(gradients.sum(bucket), floats_of(flat), *among, by));
+      } else {
+        YOKE_CHECK(gradients.sum(bucket).finish(floats_of(flat)));
+      }
+    } else if (among != nullptr) {
+      YOKE_CHECK(among->run(whole(&comm::all_reduce, flat), by));
     }
     options.trace.span(kReducerThread, fmt::format("all-reduce {}", bucket), "communicate", ready, clock.now());
     return {};
@@ -245,42 +377,63 @@ struct Trainer::Core {
 
   void update(std::size_t bucket, const Update& how) {
     const auto begin = clock.now();
-    optimizer->update(bucket, how);
+    holding->optimizer().update(bucket, how);
     options.trace.span(kReducerThread, fmt::format("update {}", bucket), "update", begin, clock.now());
   }
 
+  /// The squared norm of all gradients, added block by block in one order however the model is cut.
+  base::Result<double> squared_norm_of_all(const base::Deadline& by) {
+    std::vector<double> squares(options.architecture.blocks.size());
+    const auto& parameters = holding->parameters();
+    for (std::size_t i = 0; i < parameters.count(); ++i) {
+      const std::size_t block = parameters.block(i);
+      if (layout->ranks_of(layout->segment_of(block)).front() != group->rank() && !layout->data_only()) continue;
+      squares[block] += squared_norm(parameters.gradient(i).flatten());
+    }
+    if (!layout->data_only()) YOKE_CHECK(group->run(comm::all_reduce(std::span(squares)), by));
+    return std::accumulate(squares.begin(), squares.end(), 0.0);
+  }
+
+  /// The reducer stream of this rank's program.
   base::Status reduce_and_update(Update how, const base::Deadline& by) {
-    const std::size_t count = parameters->buckets().size();
-    const double clip_norm = options.job.optimizer.clip_norm;
-    const bool at_once = plan.sync == plan::Sync::kOverlap && clip_norm == 0 && !loss_scale;
     if (plan.sync == plan::Sync::kSequential) {
-      for (std::size_t i = 0; i < count; ++i) YOKE_CHECK(gradients->wait(i, by));
+      for (std::size_t i = 0; i < bucket_segment.size(); ++i) YOKE_CHECK(holding->gradients().wait(i, by));
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      YOKE_CHECK(reduce(i, by));
-      if (at_once) update(i, how);
+    for (const auto& op : reducer_ops) {
+      if (op.kind == plan::ScheduleOpKind::kReduce) {
+        YOKE_CHECK(reduce(bucket_of(op), by));
+      } else if (op.kind == plan::ScheduleOpKind::kUpdate) {
+        update(bucket_of(op), how);
+      } else {
+        YOKE_TRY(const double squares, squared_norm_of_all(by));
+        if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return {};
+        const double clip_norm = options.job.optimizer.clip_norm;
+        if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
+      }
     }
-    if (at_once) return {};
-    if (clip_norm > 0 || loss_scale) {
-      double squares = 0;
-      for (const auto& bucket : parameters->buckets()) squares += squared_norm(bucket.gradients);
-      if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return {};
-      if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
-    }
-    for (std::size_t i = 0; i < count; ++i) update(i, how);
     return {};
   }
 
-  double lr() const {
+  double lr_at(const data::Cursor& at, std::int64_t updates_before) const {
     const double size = static_cast<double>(sampler.size());
     return learning_rate(options.job.lr, options.job.optimizer.lr,
-                         {.step = updates,
-                          .epoch = cursor.epoch + static_cast<double>(cursor.consumed) / size,
+                         {.step = updates_before,
+                          .epoch = at.epoch + static_cast<double>(at.consumed) / size,
                           .epochs = static_cast<double>(options.job.epochs)});
   }
+  double lr() const { return lr_at(cursor, updates); }
+
+  /// Of a step over all ranks.
+  struct Totals {
+    double loss = 0;
+    double skipped = 0;
+    double stop = 0;
+    double bad = 0;
+  };
 
   base::Result<StepReport> step(bool stop) {
     base::require(static_cast<std::int64_t>(cursor.epoch) < options.job.epochs, "a step after the last epoch");
+    if (layout->runs_on()) return step_of_span(stop);
     const auto begin = clock.now();
     const auto by = deadline();
     auto work = take_work();
@@ -293,24 +446,37 @@ struct Trainer::Core {
                      .scale = samples > 0 ? static_cast<double>(plan.lbs) / static_cast<double>(samples) / factor : 0,
                      .clip_value = options.job.optimizer.clip_value,
                      .step = updates + 1};
-    gradients->begin(static_cast<int>(work.size()));
-    const auto computed_here = runs_here() ? std::optional(lane->run_here(std::move(work), by)) : std::nullopt;
-    if (!computed_here) lane->start(std::move(work), by);
+    holding->gradients().begin(static_cast<int>(work.size()));
+    std::optional<base::Result<LaneReport>> computed;
+    if (stage) {
+      YOKE_TRY(auto script, script_of_step());
+      stage->start(std::move(script), std::move(work), by);
+    } else if (runs_here()) {
+      computed = lane->run_here(std::move(work), by);
+    } else {
+      lane->start(std::move(work), by);
+    }
     const auto updated = reduce_and_update(how, by);
-    const auto computed = computed_here ? *computed_here : lane->finish(by);
-    if (!computed.ok()) return stop_all(computed.error());
+    // A stage may be waiting for messages that will not come any more.
+    if (!updated.ok() && stage) stop_all(updated.error());
+    if (!computed) computed = stage ? stage->finish(by) : lane->finish(by);
+    if (!computed->ok()) return stop_all(computed->error());
     YOKE_CHECK(updated);
-    YOKE_TRY(const Totals totals, add_up(*computed, stop, by));
+    const LaneReport& done = **computed;
+    YOKE_TRY(const Totals totals, add_up(done, stop, by));
     YOKE_CHECK(share_buffers(by));
-    if (totals.bad > 0) return not_finite(*computed, how.lr, by);
+    if (totals.bad > 0) return not_finite(done, how.lr, by);
+    return report_step(totals, samples, how.lr, begin);
+  }
 
+  StepReport report_step(const Totals& totals, std::int64_t samples, double rate, base::Instant begin) {
     StepReport report{.step = cursor.step + 1,
                       .epoch = cursor.epoch,
                       .gbs = plan.gbs,
                       .lbs = plan.lbs,
                       .workers = plan.workers(),
                       .loss = samples > 0 ? totals.loss / static_cast<double>(samples) : 0,
-                      .lr = how.lr,
+                      .lr = rate,
                       .samples = samples};
     stopping = totals.stop > 0;
     skipped += static_cast<std::int64_t>(totals.skipped);
@@ -327,8 +493,150 @@ struct Trainer::Core {
 
   /// One worker at a time, and nothing to communicate before it is done.
   bool runs_here() const {
-    const bool alone = group->size() == 1 || parameters->buckets().size() == 1;
-    return own.vsw == 1 && (alone || plan.sync == plan::Sync::kSequential);
+    const bool alone = group->size() == 1 || holding->parameters().buckets().size() == 1;
+    return own_vsw == 1 && (alone || plan.sync == plan::Sync::kSequential);
+  }
+
+  // ---- stages --------------------------------------------------------------------------------------------------
+
+  /// This rank's part of a schedule.
+  base::Result<StageScript> script_of(const plan::Schedule& schedule, bool training) const {
+    const auto& own = layout->own_in(schedule);
+    StageScript script{.ops = own.ops,
+                       .ranks = layout->ranks_in(schedule),
+                       .workers_per_step = std::max(1, schedule.step_workers),
+                       .first_stage = own.first_stage(),
+                       .last_stage = own.last_stage(),
+                       .training = training};
+    if (!training) return script;
+    // What is sent beyond the workers in flight was taken: else they would not be beyond.
+    YOKE_TRY(const auto facts, plan::check(schedule));
+    script.unread_activations = 1;
+    script.unread_gradients = 1;
+    for (std::size_t i = 0; i < facts.size(); ++i) {
+      const auto& program = schedule.programs[i];
+      if (program.lane != own.lane) continue;
+      const auto in_flight = static_cast<std::size_t>(facts[i].peak_in_flight);
+      if (&program == &own) script.unread_activations += in_flight;
+      if (program.stage + 1 == own.stage) script.unread_gradients += in_flight;
+    }
+    return script;
+  }
+
+  /// Of the next step, which at the end of an epoch may have fewer workers than others.
+  base::Result<StageScript> script_of_step() {
+    const int workers = workers_at(cursor);
+    auto found = scripts.find(workers);
+    if (found == scripts.end()) {
+      YOKE_TRY(const auto schedule, schedule_of({.steps = 1, .last_step_workers = workers}));
+      YOKE_TRY(auto script, script_of(schedule, true));
+      found = scripts.emplace(workers, std::move(script)).first;
+    }
+    return found->second;
+  }
+
+  /// How many workers of the step at a cursor have samples.
+  int workers_at(const data::Cursor& at) const {
+    return static_cast<int>((sampler.step_samples(at, shape()) + plan.lbs - 1) / plan.lbs);
+  }
+
+  // ---- pipelines that run on from step to step -------------------------------------------------------------------
+
+  /// A number of steps between two drains.
+  struct Span {
+    std::vector<data::Cursor> cursors;  // of its steps
+    std::int64_t updates = 0;           // before it
+    int done = 0;                       // steps
+    double rate_factor = 1;
+    int round = 1;                         // workers that one update of this rank's stage is the mean of
+    std::map<std::int64_t, Work> ordered;  // by worker of the span
+    std::int64_t next_to_order = 0;
+  };
+
+  bool at_rest() const { return !span; }
+
+  base::Status begin_span() {
+    const std::int64_t every = options.job.checkpoint.every_steps;
+    const std::int64_t most = std::min(kLongestSpan, every - cursor.step % every);
+    Span next{.updates = updates};
+    data::Cursor at = cursor;
+    do {
+      next.cursors.push_back(at);
+      at = sampler.advance(at, shape());
+    } while (at.epoch == cursor.epoch && static_cast<std::int64_t>(next.cursors.size()) < most);
+    const auto& own = layout->own();
+    const auto& pipeline = plan.pipeline_lanes.front();
+    next.rate_factor = plan::rate_factor_of(pipeline, own.stage);
+    next.round = own.kind == plan::ScheduleKind::kStash ? own.replicas : pipeline.workers;
+    YOKE_TRY(const auto schedule, schedule_of({.steps = static_cast<int>(next.cursors.size()),
+                                               .last_step_workers = workers_at(next.cursors.back())}));
+    YOKE_TRY(auto script, script_of(schedule, true));
+    span_workers = schedule.workers;
+    span.emplace(std::move(next));
+    stage->start(
+        std::move(script), [this](int worker) { return work_in_span(worker); },
+        [this](const plan::ScheduleOp& op, const base::Deadline& by) { return reduce_in_span(op, by); },
+        options.patience);
+    return {};
+  }
+
+  const data::Cursor& cursor_in_span(std::int64_t worker) const {
+    return span->cursors[static_cast<std::size_t>(worker / plan.workers())];
+  }
+  std::int64_t samples_in_span(std::int64_t worker) const {
+    return sampler.worker_samples(cursor_in_span(worker), shape(), worker % plan.workers());
+  }
+
+  /// Called by the stage's thread.
+  Work work_in_span(std::int64_t worker) {
+    if (!loads_data()) return work_of(cursor_in_span(worker), worker % plan.workers()).value();
+    // Samples are ordered ahead, as many as a few rounds need.
+    const std::int64_t replicas = layout->own().replicas;
+    const std::int64_t ahead = worker + (kStepsAhead + 1) * replicas;
+    if (span->next_to_order <= worker) span->next_to_order = worker;
+    for (; span->next_to_order <= ahead && span->next_to_order < span_workers; span->next_to_order += replicas) {
+      const std::int64_t next = span->next_to_order;
+      span->ordered.emplace(next, work_of(cursor_in_span(next), next % plan.workers()).value());
+    }
+    auto work = std::move(span->ordered.at(worker));
+    span->ordered.erase(worker);
+    return work;
+  }
+
+  /// Called by the stage's thread. Update number `version` is of the workers of round `version` - 1.
+  base::Status reduce_in_span(const plan::ScheduleOp& op, const base::Deadline& by) {
+    if (op.kind == plan::ScheduleOpKind::kReduce) return reduce(bucket_of(op), by);
+    const std::int64_t first = static_cast<std::int64_t>(op.version - 1) * span->round;
+    std::int64_t samples = 0;
+    for (std::int64_t worker = first; worker < std::min<std::int64_t>(first + span->round, span_workers); ++worker) {
+      samples += samples_in_span(worker);
+    }
+    const std::int64_t rounds_a_step = (plan.workers() + span->round - 1) / span->round;
+    update(bucket_of(op),
+           {.lr = span->rate_factor * lr_at(cursor_in_span(first), span->updates + first / plan.workers()),
+            .scale = static_cast<double>(plan.lbs) / static_cast<double>(samples),
+            .clip_value = options.job.optimizer.clip_value,
+            .step = span->updates * rounds_a_step + op.version});
+    return {};
+  }
+
+  base::Result<StepReport> step_of_span(bool stop) {
+    const auto begin = clock.now();
+    const auto by = deadline();
+    if (!span) YOKE_CHECK(begin_span());
+    const double rate = lr();
+    const std::int64_t samples = sampler.step_samples(cursor, shape());
+    auto done = stage->reach(span->done + 1, by);
+    if (!done.ok()) return stop_all(done.error());
+    YOKE_TRY(const Totals totals, add_up(*done, stop, by));
+    if (totals.bad > 0) return not_finite(*done, rate, by);
+    if (static_cast<std::size_t>(++span->done) == span->cursors.size()) {
+      const auto drained = stage->finish(by);
+      if (!drained.ok()) return stop_all(drained.error());
+      span.reset();
+      YOKE_CHECK(share_buffers(by));
+    }
+    return report_step(totals, samples, rate, begin);
   }
 
   std::int64_t steps_left() const {
@@ -341,15 +649,11 @@ struct Trainer::Core {
   /// This rank cannot go on: the others are told why.
   base::Error stop_all(const base::Error& error) {
     if (error.kind != base::ErrorKind::kPeer || !group->failure()) group->abort(error.to_string());
+    for (const auto& subgroup : subgroups) {
+      if (!subgroup->failure()) subgroup->abort(error.to_string());
+    }
     return error;
   }
-
-  struct Totals {
-    double loss = 0;
-    double skipped = 0;
-    double stop = 0;
-    double bad = 0;
-  };
 
   base::Result<Totals> add_up(const LaneReport& report, bool stop, const base::Deadline& by) {
     std::array<double, 4> sums{report.loss, static_cast<double>(report.skipped), stop ? 1.0 : 0.0,
@@ -369,8 +673,16 @@ struct Trainer::Core {
   }
 
   base::Status share_buffers(const base::Deadline& by) {
-    if (group->size() == 1 || parameters->flat_buffers().numel() == 0) return {};
-    return group->run(broadcast_of(parameters->flat_buffers(), worker_zero_rank), by);
+    for (const int segment : layout->own().segments) {
+      const auto at = static_cast<std::size_t>(segment);
+      const auto& blocks = layout->blocks_of(at);
+      const auto buffers = holding->parameters().flat_buffers(blocks.first, blocks.last);
+      if (segment_groups[at] == nullptr || buffers.numel() == 0) continue;
+      const auto ranks = layout->ranks_of(at);
+      const auto root = std::ranges::find(ranks, layout->leader_of(at)) - ranks.begin();
+      YOKE_CHECK(segment_groups[at]->run(broadcast_of(buffers, static_cast<int>(root)), by));
+    }
+    return {};
   }
 
   // ---- evaluation and measurement ------------------------------------------------------------------------------
@@ -380,14 +692,14 @@ struct Trainer::Core {
     const std::int64_t size = options.test->info().size;
     const std::int64_t batch = std::max<std::int64_t>(plan.lbs, 32);
     data::Loader reader(*options.test, {.threads = static_cast<int>(options.job.data.threads), .capacity = 8}, clock);
-    std::vector<Work> work;
-    for (std::int64_t begin = batch * group->rank(); begin < size; begin += batch * group->size()) {
-      data::Order order;
-      for (std::int64_t i = begin; i < std::min(size, begin + batch); ++i) order.indices.push_back(i);
-      work.push_back({.worker = begin / batch, .ticket = reader.order(std::move(order))});
+    // Batches are dealt to lanes in turn.
+    const auto lanes = static_cast<std::int64_t>(plan.data_lanes.size() + plan.pipeline_lanes.size());
+    std::vector<std::vector<std::int64_t>> own_batches;
+    for (std::int64_t begin = batch * layout->own().lane; begin < size; begin += batch * lanes) {
+      auto& indices = own_batches.emplace_back();
+      for (std::int64_t i = begin; i < std::min(size, begin + batch); ++i) indices.push_back(i);
     }
-    lane->start_evaluation(std::move(work), deadline());
-    const auto report = lane->finish(deadline());
+    const auto report = stage ? evaluate_stage(own_batches, reader) : evaluate_lane(own_batches, reader);
     if (!report.ok()) return stop_all(report.error());
     std::array<double, 3> sums{report->loss, static_cast<double>(report->correct),
                                static_cast<double>(report->samples)};
@@ -397,8 +709,38 @@ struct Trainer::Core {
                       .samples = static_cast<std::int64_t>(sums[2])};
   }
 
+  base::Result<LaneReport> evaluate_lane(const std::vector<std::vector<std::int64_t>>& own_batches,
+                                         data::Loader& reader) {
+    std::vector<Work> work;
+    for (const auto& indices : own_batches) {
+      work.push_back({.worker = static_cast<std::int64_t>(work.size()), .ticket = reader.order({.indices = indices})});
+    }
+    lane->start_evaluation(std::move(work), deadline());
+    return lane->finish(deadline());
+  }
+
+  base::Result<LaneReport> evaluate_stage(const std::vector<std::vector<std::int64_t>>& own_batches,
+                                          data::Loader& reader) {
+    if (own_batches.empty()) return LaneReport{};
+    YOKE_TRY(const auto schedule, layout->evaluation_of(static_cast<int>(own_batches.size())));
+    YOKE_TRY(auto script, script_of(schedule, false));
+    std::vector<Work> work;
+    for (const auto& op : script.ops) {
+      if (op.kind != plan::ScheduleOpKind::kForward) continue;
+      Work one{.worker = op.worker};
+      if (script.first_stage) one.ticket = reader.order({.indices = own_batches[static_cast<std::size_t>(op.worker)]});
+      work.push_back(std::move(one));
+    }
+    stage->start(std::move(script), std::move(work), deadline());
+    return stage->finish(deadline());
+  }
+
   base::Result<Measurement> measure(int lbs, int vsw) {
-    lane->resize(vsw);
+    YOKE_CHECK(hold_all());
+    base::require(holding->range().last == options.architecture.blocks.size() && holding->range().first == 0,
+                  "a measurement of a part of the model");
+    auto& gradients = holding->gradients();
+    data_lane().resize(vsw);
     std::vector<double> data;
     std::vector<double> forward;
     std::vector<double> backward;
@@ -418,7 +760,7 @@ struct Trainer::Core {
       }
       options.device->reset_peak_memory();
       const auto begin = clock.now();
-      gradients->begin(kMeasuredRounds * vsw);
+      gradients.begin(kMeasuredRounds * vsw);
       lane->start(std::move(work), deadline());
       YOKE_TRY(const LaneReport report, lane->finish(deadline()));
       const double seconds = base::to_seconds(clock.now() - begin);
@@ -436,24 +778,25 @@ struct Trainer::Core {
 
   double measure_update() {
     base::require(updates == 0, "the optimizer's state is not to be spoilt");
+    base::require(holding != nullptr, "nothing is held yet");
     std::vector<double> seconds;
+    const std::size_t count = holding->parameters().buckets().size();
     for (int pass = 0; pass < kMeasured; ++pass) {
       const auto begin = clock.now();
-      for (std::size_t i = 0; i < parameters->buckets().size(); ++i) optimizer->update(i, {.lr = 0, .scale = 0});
+      for (std::size_t i = 0; i < count; ++i) holding->optimizer().update(i, {.lr = 0, .scale = 0});
       seconds.push_back(base::to_seconds(clock.now() - begin));
     }
-    for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
-      for (auto& [name, tensor] : optimizer->state(i)) tensor.zero_();
-    }
+    for (auto& [name, tensor] : holding->state()) tensor.zero_();
     return median(seconds);
   }
 
   base::Result<double> measure_all_reduce(comm::Group& in) {
+    YOKE_CHECK(hold_all());
     std::vector<double> seconds;
     for (int pass = 0; pass < kMeasured; ++pass) {
       YOKE_CHECK(in.run(comm::barrier(), deadline()));
       const auto begin = clock.now();
-      for (const auto& bucket : parameters->buckets()) {
+      for (const auto& bucket : holding->parameters().buckets()) {
         if (in.size() > 1) YOKE_CHECK(in.run(whole(&comm::all_reduce, bucket.gradients), deadline()));
       }
       seconds.push_back(base::to_seconds(clock.now() - begin));
@@ -463,7 +806,8 @@ struct Trainer::Core {
 
   // ---- checkpoints ---------------------------------------------------------------------------------------------
 
-  Checkpoint snapshot() const {
+  base::Result<Checkpoint> snapshot() {
+    YOKE_CHECK(hold_all());
     Checkpoint checkpoint;
     checkpoint.meta = {.model = options.architecture.name,
                        .cursor = cursor,
@@ -471,18 +815,39 @@ struct Trainer::Core {
                        .updates = updates,
                        .train_loss = last_loss,
                        .batches = batches};
-    for (const auto& [name, tensor] : parameters->named()) {
-      checkpoint.weights.emplace_back(name, tensor.cpu().contiguous());
-    }
-    for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
-      for (const auto& [state, flat] : optimizer->state(i)) {
-        for (const auto& segment : parameters->buckets()[i].segments) {
-          checkpoint.optimizer.emplace_back(state + "." + segment.name,
-                                            flat.narrow(0, segment.begin, segment.count).cpu().contiguous());
-        }
+    const bool writes = !group || group->rank() == 0;
+    if (!layout || layout->data_only()) {
+      if (writes) {
+        add_copies(checkpoint.weights, holding->weights());
+        add_copies(checkpoint.optimizer, holding->state());
       }
+      return checkpoint;
     }
+    base::require(at_rest(), "a snapshot in the middle of a span");
+    const auto owner = [this](std::size_t block) { return layout->ranks_of(layout->segment_of(block)).front(); };
+    const std::size_t blocks = options.architecture.blocks.size();
+    const auto keep = [&](const Holding& part, std::size_t block) {
+      add_copies(checkpoint.weights, part.weights(block));
+      add_copies(checkpoint.optimizer, part.state(block));
+    };
+    for (std::size_t block = 0; block < blocks && writes; ++block) {
+      if (owner(block) == 0) keep(*holding, block);
+    }
+    YOKE_CHECK(gather_blocks(
+        *holding, blocks, owner,
+        [&](std::size_t block, const torch::Tensor& packed) -> base::Status {
+          YOKE_TRY(const auto part, Holding::make(options.architecture, options.job,
+                                                  {.first = block, .last = block + 1}, *options.device));
+          part->unpack(block, packed);
+          keep(*part, block);
+          return {};
+        },
+        *group, deadline()));
     return checkpoint;
+  }
+
+  static void add_copies(NamedTensors& to, const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) to.emplace_back(name, tensor.detach().cpu().contiguous());
   }
 
   /// Pairs of (where to, where from) for tensors of equal names and sizes; an error that names the first that differs.
@@ -521,18 +886,12 @@ struct Trainer::Core {
 
   base::Status restore(const Checkpoint& checkpoint, const std::string& where) {
     YOKE_CHECK(check_model(checkpoint.meta, options.architecture.name, where));
-    NamedTensors states;
-    for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
-      for (const auto& [state, flat] : optimizer->state(i)) {
-        for (const auto& segment : parameters->buckets()[i].segments) {
-          states.emplace_back(state + "." + segment.name, flat.narrow(0, segment.begin, segment.count));
-        }
-      }
-    }
-    YOKE_TRY(const Copies weights, match(parameters->named(), checkpoint.weights, where));
-    YOKE_TRY(const Copies state, match(states, checkpoint.optimizer, where));
+    YOKE_CHECK(hold_all());
+    YOKE_TRY(const Copies weights, match(holding->weights(), checkpoint.weights, where));
+    YOKE_TRY(const Copies state, match(holding->state(), checkpoint.optimizer, where));
     copy(weights);
     copy(state);
+    altered = true;
     cursor = checkpoint.meta.cursor;
     updates = checkpoint.meta.updates;
     last_loss = checkpoint.meta.train_loss;
@@ -543,18 +902,11 @@ struct Trainer::Core {
   }
 
   base::Status load(const NamedTensors& weights, const std::string& where) {
-    YOKE_TRY(const Copies copies, match(parameters->named(), weights, where));
+    YOKE_CHECK(hold_all());
+    YOKE_TRY(const Copies copies, match(holding->weights(), weights, where));
     copy(copies);
+    altered = true;
     return {};
-  }
-
-  std::int64_t state_bytes() const {
-    std::int64_t bytes = parameters->flat_buffers().numel();
-    for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
-      bytes += 2 * static_cast<std::int64_t>(parameters->buckets()[i].weights.nbytes());
-      for (const auto& [name, tensor] : optimizer->state(i)) bytes += static_cast<std::int64_t>(tensor.nbytes());
-    }
-    return bytes;
   }
 
   /// The track of the thread that reduces and updates, after those of the slots.
@@ -565,8 +917,8 @@ struct Trainer::Core {
   const data::Sampler sampler;
 
   // The state.
-  std::unique_ptr<Parameters> parameters;
-  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Holding> holding;  // from the first need on
+  bool altered = false;              // weights are not those of the seed, though no update was made
   data::Cursor cursor;
   std::int64_t updates = 0;
   std::int64_t total_samples = 0;
@@ -577,15 +929,25 @@ struct Trainer::Core {
 
   // How the next step runs.
   plan::Plan plan;
-  plan::DataLane own;
-  std::int64_t first_worker = 0;
-  int worker_zero_rank = 0;
+  std::unique_ptr<Layout> layout;
+  std::vector<std::int64_t> own_workers;
+  int own_vsw = 1;
   bool stopping = false;
   std::unique_ptr<comm::Group> group;
-  std::unique_ptr<GradientSum> gradients;
+  std::vector<std::unique_ptr<comm::Group>> subgroups;
+  std::vector<comm::Group*> segment_groups;   // by segment; null: this rank does not share it
+  std::vector<int> bucket_counts;             // by segment that this rank holds
+  std::vector<std::size_t> first_bucket;      // by segment
+  std::vector<std::size_t> bucket_segment;    // by bucket
+  std::vector<plan::ScheduleOp> reducer_ops;  // of a step
+  std::map<int, StageScript> scripts;         // of a step, by its workers
   std::unique_ptr<data::Loader> loader;
   std::deque<OrderedStep> ordered;  // the first is the next step
-  std::unique_ptr<DataLane> lane;   // last: its threads use what is above
+  std::optional<Span> span;         // under way
+  int span_workers = 0;
+  // Last: their threads use what is above. One of them at a time.
+  std::unique_ptr<DataLane> lane;
+  std::unique_ptr<StageLane> stage;
 };
 
 Trainer::Trainer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -593,7 +955,7 @@ Trainer::~Trainer() = default;
 
 base::Result<std::unique_ptr<Trainer>> Trainer::make(TrainerOptions options, const base::Clock& clock) {
   auto core = std::make_unique<Core>(std::move(options), clock);
-  YOKE_CHECK(core->build());
+  if (core->options.holds_all) YOKE_CHECK(core->hold_all());
   return std::unique_ptr<Trainer>(new Trainer(std::move(core)));
 }
 
@@ -608,6 +970,10 @@ std::unique_ptr<comm::Group> Trainer::release_group() {
 
 base::Result<StepReport> Trainer::step(bool stop) {
   return core_->step(stop);
+}
+
+bool Trainer::at_rest() const {
+  return core_->at_rest();
 }
 
 bool Trainer::wants_stop() const {
@@ -642,7 +1008,7 @@ comm::Group& Trainer::group() {
   return *core_->group;
 }
 
-Checkpoint Trainer::snapshot() const {
+base::Result<Checkpoint> Trainer::snapshot() {
   return core_->snapshot();
 }
 
@@ -667,7 +1033,7 @@ base::Result<double> Trainer::measure_all_reduce(comm::Group& group) {
 }
 
 std::int64_t Trainer::state_bytes() const {
-  return core_->state_bytes();
+  return core_->holding ? core_->holding->bytes() : 0;
 }
 
 }  // namespace yoke::engine

@@ -36,6 +36,7 @@ struct TrainerOptions {
   TraceSink trace;
   std::optional<LossScaleOptions> loss_scale;         // absent: none; fp16 needs it
   base::Duration patience = std::chrono::minutes(5);  // of every wait for other ranks
+  bool holds_all = true;  // the whole model from the start; else what the plan wants, when it is known
 };
 
 struct Evaluation {
@@ -55,15 +56,16 @@ struct Measurement {
 /// One thread owns it.
 class Trainer {
  public:
-  /// Fresh weights from the job's seed. What `options` points at must outlive the trainer.
+  /// Weights are fresh from the job's seed. What `options` points at must outlive the trainer.
   static base::Result<std::unique_ptr<Trainer>> make(TrainerOptions options, const base::Clock& clock);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// From the next step on trains by this plan in this group, whose rank i runs the lane of `devices[i]`. Every rank of
-  /// the group calls it. Afterwards all have the state of the one that is furthest. Input error if the plan gives a
-  /// device nothing to do or is not for data lanes.
+  /// From the next step on trains by this plan in this group, whose rank i is `devices[i]`: data lanes, pipeline lanes,
+  /// or both beside each other. Every rank of the group calls it. Afterwards all have, in the blocks they hold, the
+  /// state of the one that is furthest. Input error if the plan does not fit the devices or the model, or if ranks were
+  /// given different ones. Precondition: at_rest().
   base::Status configure(const plan::Plan& plan, std::unique_ptr<comm::Group> group,
                          const std::vector<cluster::DeviceId>& devices);
   /// Gives the group back, e.g. to plan anew with it. Precondition: configured.
@@ -74,6 +76,9 @@ class Trainer {
   /// all ranks, whether any would.
   base::Result<StepReport> step(bool stop = false);
   bool wants_stop() const;
+  /// Whether the state is that after the last step and nothing beyond. Pipelines that are not drained after each step
+  /// are at rest now and then only: at the end of an epoch, when a checkpoint is due, and every few hundred steps.
+  bool at_rest() const;
   /// Whether all epochs are done.
   bool finished() const;
   /// On the test data, shared by all ranks.
@@ -85,7 +90,9 @@ class Trainer {
   std::int64_t steps_per_epoch() const;
   comm::Group& group();
 
-  Checkpoint snapshot() const;
+  /// Every rank of the group calls it; rank 0 gets all of the model, the others what describes it. Precondition:
+  /// at_rest().
+  base::Result<Checkpoint> snapshot();
   /// Takes a checkpoint's state. Input error that names what does not fit; nothing is changed then.
   base::Status restore(const Checkpoint& checkpoint, const std::string& where);
   /// Copies these weights in before training, e.g. pretrained ones.

@@ -1,0 +1,117 @@
+#include "yoke/engine/exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace yoke::engine {
+namespace {
+
+const Holding* holder_of(const Standing& standing, std::size_t block) {
+  if (standing.before != nullptr && standing.before->range().contains(block)) return standing.before;
+  if (standing.now->range().contains(block) && standing.fresh) return standing.now;
+  return nullptr;
+}
+
+comm::Op broadcast_of(const torch::Tensor& bytes, int root) {
+  return comm::broadcast(static_cast<std::byte*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel()),
+                         comm::DType::kU8, root);
+}
+
+}  // namespace
+
+base::Status agree(const Standing& standing, std::vector<std::int64_t>& numbers, std::size_t blocks, comm::Group& group,
+                   const base::Deadline& deadline) {
+  const auto ranks = static_cast<std::size_t>(group.size());
+  const auto self = static_cast<std::size_t>(group.rank());
+  // Of each rank: updates, how many numbers, their hash; then of every block: whether the rank holds it from now on,
+  // the fingerprint of the state it has (0: none that counts), and the bytes of that state.
+  constexpr std::size_t kHead = 3;
+  const std::size_t fields = kHead + 3 * blocks;
+  std::vector<std::int64_t> all(ranks * fields);
+  std::int64_t* own = all.data() + self * fields;
+  own[0] = standing.updates;
+  own[1] = static_cast<std::int64_t>(numbers.size());
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const auto number : numbers) hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001b3U;
+  own[2] = static_cast<std::int64_t>(hash);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const Holding* has = holder_of(standing, block);
+    std::int64_t* news = own + kHead + 3 * block;
+    news[0] = standing.now->range().contains(block) ? 1 : 0;
+    news[1] = has != nullptr ? has->fingerprint(block) : 0;
+    news[2] = has != nullptr ? has->packed_bytes(block) : 0;
+  }
+  YOKE_CHECK(group.run(comm::all_gather(std::span(all)), deadline));
+
+  std::size_t source = 0;
+  bool same = true;
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    if (all[rank * fields] > all[source * fields]) source = rank;
+    same = same && std::equal(&all[rank * fields], &all[rank * fields + kHead], all.data());
+  }
+  const std::int64_t most = all[source * fields];
+  if (!same) {
+    numbers.resize(static_cast<std::size_t>(all[source * fields + 1]));
+    YOKE_CHECK(group.run(comm::broadcast(std::span(numbers), static_cast<int>(source)), deadline));
+  }
+
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const auto news = [&](std::size_t rank, std::size_t field) {
+      return all[rank * fields + kHead + 3 * block + field];
+    };
+    std::size_t from = ranks;
+    bool missing = false;
+    for (std::size_t rank = 0; rank < ranks && from == ranks; ++rank) {
+      if (all[rank * fields] == most && news(rank, 1) != 0) from = rank;
+    }
+    if (from == ranks) {
+      return base::peer_error(fmt::format("no rank has the newest state of block {}; resume from a checkpoint", block));
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      missing = missing || (news(rank, 0) == 1 && (all[rank * fields] != most || news(rank, 1) != news(from, 1)));
+    }
+    const bool wanted = standing.now->range().contains(block);
+    const Holding* has = holder_of(standing, block);
+    if (missing) {
+      auto bytes = from == self ? has->pack(block) : torch::empty({news(from, 2)}, torch::kByte);
+      YOKE_CHECK(group.run(broadcast_of(bytes, static_cast<int>(from)), deadline));
+      if (wanted) standing.now->unpack(block, bytes);
+    } else if (wanted && has != standing.now) {
+      standing.now->unpack(block, has->pack(block));
+    }
+  }
+  return {};
+}
+
+base::Status gather_blocks(const Holding& holding, std::size_t blocks,
+                           const std::function<int(std::size_t block)>& owner_of,
+                           const std::function<base::Status(std::size_t block, const torch::Tensor& packed)>& take,
+                           comm::Group& group, const base::Deadline& deadline) {
+  constexpr std::uint32_t kTag = 0x110;
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const int owner = owner_of(block);
+    if (owner == 0) continue;
+    if (group.rank() == owner) {
+      const auto packed = holding.pack(block);
+      std::int64_t count = packed.numel();
+      YOKE_CHECK(group.run(comm::send(std::span<const std::int64_t>(&count, 1), 0, kTag), deadline));
+      const auto bytes = bytes_of(packed);
+      if (count > 0) {
+        YOKE_CHECK(group.run(comm::send(bytes.data(), bytes.size(), comm::DType::kU8, 0, kTag), deadline));
+      }
+    } else if (group.rank() == 0) {
+      std::int64_t count = 0;
+      YOKE_CHECK(group.run(comm::receive(std::span(&count, 1), owner, kTag), deadline));
+      const auto packed = torch::empty({count}, torch::kByte);
+      const auto bytes = bytes_of(packed);
+      if (count > 0) {
+        YOKE_CHECK(group.run(comm::receive(bytes.data(), bytes.size(), comm::DType::kU8, owner, kTag), deadline));
+      }
+      YOKE_CHECK(take(block, packed));
+    }
+  }
+  return {};
+}
+
+}  // namespace yoke::engine
