@@ -137,7 +137,9 @@ void Parameters::adopt(models::Network& network) const {
 void Parameters::copy_buffers_to(models::Network& network) const {
   const torch::NoGradGuard no_grad;
   const auto theirs = network.buffers();
-  for (std::size_t i = 0; i < buffers_.size(); ++i) theirs[i].tensor.copy_(buffers_[i].tensor);
+  // data(): workers whose backward pass is still to come have seen these buffers. They do not need what was in them, but
+  // autograd would take the change for a fault.
+  for (std::size_t i = 0; i < buffers_.size(); ++i) theirs[i].tensor.data().copy_(buffers_[i].tensor);
 }
 
 void Parameters::copy_buffers_from(models::Network& network) {
