@@ -22,8 +22,11 @@ ProfileSet sample_set() {
                      .by_lbs = {{16,
                                  {2,
                                   base::Bytes{9007199254740993},  // not a double
-                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75}, {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}}}},
-                                {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}}},
+                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75, 40.25, Confidence{0.0125, 12, true}},
+                                   {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}},
+                                  MemoryParts{4096, 4096, 8192, 64, 9007199254740993, 20480, true, false}}},
+                                {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}},
+                     .setup = "3x8x8, 10 classes, sgd"},
                     {.node = "fe80::1", .device_type = "cpu", .by_lbs = {{16, {1, std::nullopt, {}}}}}},
           .buckets = {{1.5, 25.25, 9}},
           .comm = {.intra = {{0.25, 1.5}, {1, 2.25}}, .inter = {}}};
@@ -75,6 +78,15 @@ TEST(ProfileFolder, NodesAreGatheredByCopyingFiles) {
   EXPECT_EQ(*gathered, both);
 }
 
+TEST(ProfileFolder, FirstVersionIsStillRead) {
+  const auto node = parse_node_file(R"({"format": "yoke-node-profile", "version": 1, "model": "m", "node": "n",
+    "device_type": "cpu", "local_batches": [{"lbs": 8, "max_vsw": 1, "compute": []}]})",
+                                    "old.json");
+  ASSERT_TRUE(node.ok()) << node.error().to_string();
+  EXPECT_EQ(node->profile.setup, "");
+  EXPECT_FALSE(node->profile.by_lbs.at(8).memory);
+}
+
 TEST(ProfileFolder, RealGraphsSurvive) {
   YOKE_NEEDS_SHARED_DATA();
   for (const char* name : {"gnmt_large.txt", "nasnetalarge.txt"}) {
@@ -113,7 +125,7 @@ TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
     set(east, pointer, value);
     expect_input_error(load(), part);
   };
-  expect("/version", 2, "east.json:3: version: found version 2 of yoke-node-profile, expected at most 1");
+  expect("/version", 3, "east.json:3: version: found version 3 of yoke-node-profile, expected at most 2");
   expect("/format", "yoke-plan", "east.json:2: format: found `yoke-plan`, expected yoke-node-profile");
   expect("/modle", "x", "unknown key `modle`, did you mean `model`?");
   expect("/node", "west", "east.json: node: found the node `west` in the file `east.json`");
@@ -126,6 +138,10 @@ TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
   expect("/local_batches/0/compute/0/forward_ms", -1, "compute[0].forward_ms: found `-1`");
   expect("/local_batches/0/compute/0/forward_ms", "1", "compute[0].forward_ms: found the text `1`");
   expect("/local_batches/0/compute/0/colour", 1, "local_batches[0].compute[0]: unknown key `colour`");
+  expect("/local_batches/0/compute/0/round_ms", -1, "compute[0].round_ms: found `-1`");
+  expect("/local_batches/0/compute/0/confidence/count", 0, "confidence.count: found `0`");
+  expect("/local_batches/0/memory/worker", -1, "memory.worker: found `-1`");
+  expect("/local_batches/0/memory/colour", 1, "memory: unknown key `colour`");
   expect("/local_batches", 7, "local_batches: found `7`, expected a list");
   for (const char* key : {"model", "node", "device_type", "local_batches"}) {
     erase(east, key);

@@ -9,6 +9,7 @@
 #include "yoke/base/units.h"
 #include "yoke/cli/command.h"
 #include "yoke/cli/inputs.h"
+#include "yoke/cli/profile.h"
 #include "yoke/cli/table.h"
 #include "yoke/profile/layer_graph.h"
 #include "yoke/profile/profile.h"
@@ -30,6 +31,8 @@ std::string ms(double milliseconds) {
 double samples_per_second(int lbs, const profile::ComputeSample& sample) {
   return lbs * sample.vsw * 1000.0 / (sample.forward_ms + sample.backward_ms);
 }
+
+}  // namespace
 
 void print_nodes(const profile::ProfileSet& profiles, std::ostream& out) {
   double fastest = 0;
@@ -79,6 +82,8 @@ void print_buckets(const profile::BucketProfile& buckets, std::ostream& out) {
   out << "\ngradient buckets, in the order the backward pass fills them\n" << table.to_string();
 }
 
+namespace {
+
 void print_comm(const profile::CommProfile& comm, std::ostream& out) {
   const auto print = [&](std::string_view name, const std::vector<profile::CommPoint>& points) {
     if (points.empty()) return;
@@ -94,25 +99,44 @@ void print_comm(const profile::CommProfile& comm, std::ostream& out) {
   print("between nodes", comm.inter);
 }
 
+Json to_json(const profile::ComputeSample& sample, int lbs) {
+  Json json{{"vsw", sample.vsw},
+            {"total_ms", sample.total_ms},
+            {"data_ms", sample.data_ms},
+            {"forward_ms", sample.forward_ms},
+            {"backward_ms", sample.backward_ms},
+            {"update_ms", sample.update_ms},
+            {"copy_ms", sample.copy_ms},
+            {"bn_sync_ms", sample.bn_sync_ms},
+            {"samples_per_second", samples_per_second(lbs, sample)}};
+  if (sample.round_ms) json["round_ms"] = *sample.round_ms;
+  if (const auto& confidence = sample.confidence) {
+    json["spread"] = confidence->spread;
+    json["count"] = confidence->count;
+    json["noisy"] = confidence->noisy;
+  }
+  return json;
+}
+
+Json to_json(const profile::MemoryParts& parts) {
+  return {{"weights", parts.weights},   {"gradients", parts.gradients}, {"optimizer", parts.optimizer},
+          {"buffers", parts.buffers},   {"worker", parts.worker},       {"building", parts.building},
+          {"verified", parts.verified}, {"capped", parts.capped}};
+}
+
+}  // namespace
+
 Json to_json(const profile::ProfileSet& profiles) {
   Json nodes = Json::array();
   for (const auto& node : profiles.nodes) {
     Json sizes = Json::array();
     for (const auto& [lbs, measured] : node.by_lbs) {
       Json samples = Json::array();
-      for (const auto& sample : measured.compute) {
-        samples.push_back({{"vsw", sample.vsw},
-                           {"data_ms", sample.data_ms},
-                           {"forward_ms", sample.forward_ms},
-                           {"backward_ms", sample.backward_ms},
-                           {"update_ms", sample.update_ms},
-                           {"copy_ms", sample.copy_ms},
-                           {"bn_sync_ms", sample.bn_sync_ms},
-                           {"samples_per_second", samples_per_second(lbs, sample)}});
-      }
+      for (const auto& sample : measured.compute) samples.push_back(to_json(sample, lbs));
       Json size{{"lbs", lbs}, {"compute", std::move(samples)}};
       if (measured.max_vsw) size["max_vsw"] = *measured.max_vsw;
       if (measured.total_memory) size["total_memory"] = measured.total_memory->count;
+      if (measured.memory) size["memory"] = to_json(*measured.memory);
       sizes.push_back(std::move(size));
     }
     nodes.push_back({{"node", node.node}, {"device_type", node.device_type}, {"local_batch_sizes", std::move(sizes)}});
@@ -122,6 +146,8 @@ Json to_json(const profile::ProfileSet& profiles) {
           {"buckets_mib", profiles.buckets.mebibytes},
           {"all_reduce_points", {{"intra", profiles.comm.intra.size()}, {"inter", profiles.comm.inter.size()}}}};
 }
+
+namespace {
 
 base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
   double compute_ms = 0, parameters = 0, longest = 0;
@@ -192,7 +218,8 @@ base::Status run_show(const ShowOptions& options, Context& context) {
 }  // namespace
 
 void add_profile(CLI::App& app, Action& chosen) {
-  CLI::App& group = add_group(app, "profile", "look at what was measured of a model and the machines");
+  CLI::App& group = add_group(app, "profile", "measure a model and the machines, and look at what was measured");
+  add_profile_measurements(group, chosen);
   add_command<ShowOptions>(
       group, chosen, "show", "print a summary of profiles",
       [](Arguments& command, ShowOptions& options) {

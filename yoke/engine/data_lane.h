@@ -60,6 +60,8 @@ struct LaneOptions {
   plan::Precision precision = plan::Precision::kFp32;
   models::LossOptions loss;
   TraceSink trace;
+  bool meet = false;  // workers that run at once begin their backward passes together, so that all their activations
+                      // are there at one moment: the most memory that a step can take
 };
 
 /// One thread owns it. Everything given by reference must outlive it.

@@ -66,7 +66,8 @@ struct Trainer::Core {
                                       LaneOptions{.speed = options.speed,
                                                   .precision = options.job.precision,
                                                   .loss = {.label_smoothing = options.job.label_smoothing},
-                                                  .trace = options.trace},
+                                                  .trace = options.trace,
+                                                  .meet = options.meet},
                                       clock);
     return {};
   }
@@ -300,6 +301,7 @@ struct Trainer::Core {
     const auto computed = computed_here ? *computed_here : lane->finish(by);
     if (!computed.ok()) return stop_all(computed.error());
     YOKE_CHECK(updated);
+    last_lane = *computed;
     YOKE_TRY(const Totals totals, add_up(*computed, stop, by));
     YOKE_CHECK(share_buffers(by));
     if (totals.bad > 0) return not_finite(*computed, how.lr, by);
@@ -548,13 +550,26 @@ struct Trainer::Core {
     return {};
   }
 
-  std::int64_t state_bytes() const {
-    std::int64_t bytes = parameters->flat_buffers().numel();
+  StateBytes state_bytes() const {
+    StateBytes bytes{.buffers = parameters->flat_buffers().numel()};
     for (std::size_t i = 0; i < parameters->buckets().size(); ++i) {
-      bytes += 2 * static_cast<std::int64_t>(parameters->buckets()[i].weights.nbytes());
-      for (const auto& [name, tensor] : optimizer->state(i)) bytes += static_cast<std::int64_t>(tensor.nbytes());
+      bytes.weights += static_cast<std::int64_t>(parameters->buckets()[i].weights.nbytes());
+      bytes.gradients += static_cast<std::int64_t>(parameters->buckets()[i].gradients.nbytes());
+      for (const auto& [name, tensor] : optimizer->state(i)) {
+        bytes.optimizer += static_cast<std::int64_t>(tensor.nbytes());
+      }
     }
     return bytes;
+  }
+
+  std::vector<double> bucket_mebibytes() const {
+    std::vector<double> sizes;
+    for (const auto& bucket : parameters->buckets()) {
+      std::int64_t elements = 0;
+      for (const auto& segment : bucket.segments) elements += segment.count;
+      sizes.push_back(static_cast<double>(elements * bucket.weights.element_size()) / (1 << 20));
+    }
+    return sizes;
   }
 
   /// The track of the thread that reduces and updates, after those of the slots.
@@ -581,6 +596,7 @@ struct Trainer::Core {
   std::int64_t first_worker = 0;
   int worker_zero_rank = 0;
   bool stopping = false;
+  LaneReport last_lane;
   std::unique_ptr<comm::Group> group;
   std::unique_ptr<GradientSum> gradients;
   std::unique_ptr<data::Loader> loader;
@@ -666,8 +682,16 @@ base::Result<double> Trainer::measure_all_reduce(comm::Group& group) {
   return core_->measure_all_reduce(group);
 }
 
-std::int64_t Trainer::state_bytes() const {
+StateBytes Trainer::state_bytes() const {
   return core_->state_bytes();
+}
+
+std::vector<double> Trainer::bucket_mebibytes() const {
+  return core_->bucket_mebibytes();
+}
+
+const LaneReport& Trainer::last_lane() const {
+  return core_->last_lane;
 }
 
 }  // namespace yoke::engine

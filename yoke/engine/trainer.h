@@ -35,6 +35,7 @@ struct TrainerOptions {
   double speed = 1;
   TraceSink trace;
   std::optional<LossScaleOptions> loss_scale;         // absent: none; fp16 needs it
+  bool meet = false;                                  // LaneOptions::meet
   base::Duration patience = std::chrono::minutes(5);  // of every wait for other ranks
 };
 
@@ -42,6 +43,16 @@ struct Evaluation {
   double loss = 0;
   double accuracy = 0;
   std::int64_t samples = 0;
+};
+
+/// Bytes that a device holds once, whatever runs on it.
+struct StateBytes {
+  std::int64_t weights = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t buffers = 0;
+
+  std::int64_t total() const { return weights + gradients + optimizer + buffers; }
 };
 
 /// Seconds of a device's own part of a step.
@@ -97,8 +108,11 @@ class Trainer {
   /// Seconds of updating all buckets, and of reducing them in `group`. Precondition: no step was done yet.
   double measure_update();
   base::Result<double> measure_all_reduce(comm::Group& group);
-  /// Bytes of weights, gradients and optimizer state.
-  std::int64_t state_bytes() const;
+  StateBytes state_bytes() const;
+  /// The sizes of the gradient buckets in MiB, without the gaps between parameters.
+  std::vector<double> bucket_mebibytes() const;
+  /// What this device did in the last step.
+  const LaneReport& last_lane() const;
 
  private:
   struct Core;

@@ -34,6 +34,14 @@ Status validate(const ComputeSample& sample, const Where& where) {
     if (!is_time(ms))
       return input_error(fmt::format("found {} ms, expected a finite time >= 0", ms), inside(where, std::string(name)));
   }
+  if (sample.round_ms && !is_time(*sample.round_ms)) {
+    return input_error(fmt::format("found {} ms, expected a finite time >= 0", *sample.round_ms),
+                       inside(where, "round"));
+  }
+  if (sample.confidence && !is_time(sample.confidence->spread)) {
+    return input_error(fmt::format("found a spread of {}, expected a finite share >= 0", sample.confidence->spread),
+                       inside(where, "confidence"));
+  }
   if (sample.forward_ms + sample.backward_ms <= 0) {
     return input_error("found forward and backward times of 0, expected a measured time > 0", where);
   }

@@ -3,6 +3,7 @@
 // written back keeps every digit; the cost model turns them into seconds once.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,18 +14,43 @@
 
 namespace yoke::profile {
 
-/// Mean times of one step of `vsw` virtual workers running at once on one device.
+/// How far a measured time can be trusted.
+struct Confidence {
+  double spread = 0;   // half of the 95% interval of the median, as a share of the median
+  int count = 0;       // steps that were measured
+  bool noisy = false;  // the interval was still too wide when the time was up: measure again on a quiet machine
+
+  bool operator==(const Confidence&) const = default;
+};
+
+/// Typical times of one step of `vsw` virtual workers running at once on one device.
 struct ComputeSample {
   int vsw = 1;
   double total_ms = 0;
   double data_ms = 0;  // loading and moving the batch to the device
   double forward_ms = 0;
   double backward_ms = 0;
-  double update_ms = 0;   // the optimizer step
-  double copy_ms = 0;     // copying the weights to the other vsw - 1 workers
-  double bn_sync_ms = 0;  // synchronising BatchNorm buffers among the workers
+  double update_ms = 0;                           // the optimizer step
+  double copy_ms = 0;                             // copying the weights to the other vsw - 1 workers
+  double bn_sync_ms = 0;                          // synchronising BatchNorm buffers among the workers
+  std::optional<double> round_ms = std::nullopt;  // what another round of accumulation adds to a step
+  std::optional<Confidence> confidence = std::nullopt;
 
   bool operator==(const ComputeSample&) const = default;
+};
+
+/// Where the memory of a device goes, in bytes.
+struct MemoryParts {
+  std::int64_t weights = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t buffers = 0;   // running statistics and the like
+  std::int64_t worker = 0;    // what each worker that runs at once adds: activations, and samples waiting for it
+  std::int64_t building = 0;  // the most that was taken before the first step
+  bool verified = false;      // steps ran with the most workers within the limit, and one more was refused
+  bool capped = false;        // more workers may fit than were tried
+
+  bool operator==(const MemoryParts&) const = default;
 };
 
 /// Everything measured on one node at one local batch size.
@@ -32,6 +58,7 @@ struct LocalBatchProfile {
   std::optional<int> max_vsw;               // the largest number of workers that fits the device's memory
   std::optional<base::Bytes> total_memory;  // of the device, as the profiler saw it
   std::vector<ComputeSample> compute;       // ascending in vsw, no vsw twice
+  std::optional<MemoryParts> memory = std::nullopt;
 
   bool operator==(const LocalBatchProfile&) const = default;
 };
@@ -40,6 +67,7 @@ struct NodeProfile {
   std::string node;
   std::string device_type;
   std::map<int, LocalBatchProfile> by_lbs;  // local batch size -> measurements
+  std::string setup = {};                   // what else they hold for: shape, optimizer, threads; empty: not said
 
   bool operator==(const NodeProfile&) const = default;
 };

@@ -22,17 +22,50 @@ using base::Result;
 using base::View;
 
 constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kNodeVersion = 2;  // 2 added setup, memory, round_ms and confidence
 constexpr const char* kNodeFormat = "yoke-node-profile";
 constexpr const char* kBucketsFormat = "yoke-buckets";
 constexpr const char* kCommFormat = "yoke-comm";
 constexpr const char* kLayersFormat = "yoke-layers";
 
-Json head(const char* format) {
-  return {{"format", format}, {"version", kVersion}};
+Json head(const char* format, std::int64_t version = kVersion) {
+  return {{"format", format}, {"version", version}};
 }
 
 std::string finished(const Json& json) {
   return json.dump(1) + "\n";
+}
+
+std::int64_t read_bytes(View view, const std::string& key) {
+  return view.field(key).bytes().count;
+}
+
+MemoryParts read_memory(View view) {
+  MemoryParts parts{.weights = read_bytes(view, "weights"),
+                    .gradients = read_bytes(view, "gradients"),
+                    .optimizer = read_bytes(view, "optimizer"),
+                    .buffers = read_bytes(view, "buffers"),
+                    .worker = read_bytes(view, "worker"),
+                    .building = read_bytes(view, "building"),
+                    .verified = view.boolean_or("verified", false),
+                    .capped = view.boolean_or("capped", false)};
+  view.done();
+  return parts;
+}
+
+Json to_json(const MemoryParts& parts) {
+  return {{"weights", parts.weights},   {"gradients", parts.gradients}, {"optimizer", parts.optimizer},
+          {"buffers", parts.buffers},   {"worker", parts.worker},       {"building", parts.building},
+          {"verified", parts.verified}, {"capped", parts.capped}};
+}
+
+Confidence read_confidence(View view) {
+  Confidence confidence;
+  confidence.spread = view.field("spread").number(kNotNegative);
+  confidence.count = static_cast<int>(view.field("count").integer(kCount));
+  confidence.noisy = view.boolean_or("noisy", false);
+  view.done();
+  return confidence;
 }
 
 ComputeSample read_sample(View view) {
@@ -45,14 +78,18 @@ ComputeSample read_sample(View view) {
   sample.update_ms = view.field("update_ms").number(kNotNegative);
   sample.copy_ms = view.field("copy_ms").number(kNotNegative);
   sample.bn_sync_ms = view.field("bn_sync_ms").number(kNotNegative);
+  if (auto round = view.find("round_ms")) sample.round_ms = round->number(kNotNegative);
+  if (auto confidence = view.find("confidence")) sample.confidence = read_confidence(*confidence);
   view.done();
   return sample;
 }
 
 LocalBatchProfile read_local_batch(View view) {
   LocalBatchProfile measured;
-  if (auto max_vsw = view.find("max_vsw")) measured.max_vsw = static_cast<int>(max_vsw->integer({.least = 0, .most = kCount.most}));
+  if (auto max_vsw = view.find("max_vsw"))
+    measured.max_vsw = static_cast<int>(max_vsw->integer({.least = 0, .most = kCount.most}));
   if (auto memory = view.find("total_memory")) measured.total_memory = memory->bytes(kPositive);
+  if (auto parts = view.find("memory")) measured.memory = read_memory(*parts);
   for (View sample : view.field("compute").items()) {
     measured.compute.push_back(read_sample(sample));
     const std::size_t count = measured.compute.size();
@@ -65,21 +102,29 @@ LocalBatchProfile read_local_batch(View view) {
   return measured;
 }
 
+Json to_json(const ComputeSample& sample) {
+  Json json{{"vsw", sample.vsw},
+            {"total_ms", sample.total_ms},
+            {"data_ms", sample.data_ms},
+            {"forward_ms", sample.forward_ms},
+            {"backward_ms", sample.backward_ms},
+            {"update_ms", sample.update_ms},
+            {"copy_ms", sample.copy_ms},
+            {"bn_sync_ms", sample.bn_sync_ms}};
+  if (sample.round_ms) json["round_ms"] = *sample.round_ms;
+  if (const auto& confidence = sample.confidence) {
+    json["confidence"] = {{"spread", confidence->spread}, {"count", confidence->count}, {"noisy", confidence->noisy}};
+  }
+  return json;
+}
+
 Json to_json(int lbs, const LocalBatchProfile& measured) {
   Json json{{"lbs", lbs}};
   if (measured.max_vsw) json["max_vsw"] = *measured.max_vsw;
   if (measured.total_memory) json["total_memory"] = measured.total_memory->count;
+  if (measured.memory) json["memory"] = to_json(*measured.memory);
   json["compute"] = Json::array();
-  for (const auto& sample : measured.compute) {
-    json["compute"].push_back({{"vsw", sample.vsw},
-                               {"total_ms", sample.total_ms},
-                               {"data_ms", sample.data_ms},
-                               {"forward_ms", sample.forward_ms},
-                               {"backward_ms", sample.backward_ms},
-                               {"update_ms", sample.update_ms},
-                               {"copy_ms", sample.copy_ms},
-                               {"bn_sync_ms", sample.bn_sync_ms}});
-  }
+  for (const auto& sample : measured.compute) json["compute"].push_back(to_json(sample));
   return json;
 }
 
@@ -120,11 +165,12 @@ Result<NodeFile> parse_node_file(std::string_view text, const std::string& file)
   YOKE_TRY(const base::Document document, base::parse_json(text, file));
   base::Reader reader(document);
   View root = reader.root();
-  base::expect_format(root, kNodeFormat, kVersion);
+  base::expect_format(root, kNodeFormat, kNodeVersion);
   NodeFile node;
   node.model = root.field("model").text();
   node.profile.node = root.field("node").text();
   node.profile.device_type = root.field("device_type").text();
+  node.profile.setup = root.text_or("setup", "");
   for (View view : root.field("local_batches").items()) {
     const int lbs = static_cast<int>(view.field("lbs").integer(kCount));
     LocalBatchProfile measured = read_local_batch(view);
@@ -139,10 +185,11 @@ Result<NodeFile> parse_node_file(std::string_view text, const std::string& file)
 }
 
 std::string to_node_json(const NodeFile& node) {
-  Json json = head(kNodeFormat);
+  Json json = head(kNodeFormat, kNodeVersion);
   json["model"] = node.model;
   json["node"] = node.profile.node;
   json["device_type"] = node.profile.device_type;
+  if (!node.profile.setup.empty()) json["setup"] = node.profile.setup;
   json["local_batches"] = Json::array();
   for (const auto& [lbs, measured] : node.profile.by_lbs) json["local_batches"].push_back(to_json(lbs, measured));
   return finished(json);

@@ -15,6 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+
 namespace yoke::cli {
 namespace {
 
@@ -68,6 +72,17 @@ int usable_cores() {
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::int64_t usable_memory() {
+  std::int64_t least = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    const auto text = base::read_file(file);
+    if (!text.ok()) continue;
+    const auto limit = base::parse_integer(base::trim(*text));  // `max`: none
+    if (limit.ok() && *limit > 0) least = std::min(least, *limit);
+  }
+  return least;
 }
 
 std::string host_name() {

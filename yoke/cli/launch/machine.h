@@ -1,12 +1,15 @@
 // This machine as a launcher sees it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace yoke::cli {
 
 /// Cores that this process may use.
 int usable_cores();
+/// Bytes of memory that this process may use: the machine's, or less where its control group says so.
+std::int64_t usable_memory();
 std::string host_name();
 /// Whether a name or address of a host is this machine. What cannot be resolved is another one.
 bool is_this_machine(const std::string& host);
