@@ -88,14 +88,27 @@ Status validate(const ProfileSet& profiles, const Where& where) {
       return input_error(fmt::format("found a bucket of {} MiB, expected a size > 0 and at most 1e9", size), where);
     }
   }
-  for (const auto* points : {&profiles.comm.intra, &profiles.comm.inter}) {
+  return validate(profiles.comm, where);
+}
+
+Status validate(const CommProfile& comm, const Where& where) {
+  for (const auto* points : {&comm.intra, &comm.inter}) {
     for (const auto& point : *points) {
-      if (!is_time(point.ideal_ms) || !is_time(point.measured_ms)) {
+      if (!is_time(point.ideal_ms) || !is_time(point.measured_ms) || !is_time(point.spread_ms.value_or(0))) {
         return input_error(fmt::format("found an all-reduce of {},{} ms, expected finite times >= 0", point.ideal_ms,
                                        point.measured_ms),
                            where);
       }
     }
+  }
+  for (const auto& link : comm.links) {
+    if (is_time(link.latency_ms) && link.bandwidth.bytes_per_s > 0 && std::isfinite(link.bandwidth.bytes_per_s)) {
+      continue;
+    }
+    return input_error(fmt::format("found a link on {} with a latency of {} ms and {} bytes/s, expected a finite "
+                                   "latency >= 0 and a bandwidth > 0",
+                                   base::quote(link.backend), link.latency_ms, link.bandwidth.bytes_per_s),
+                       where);
   }
   return {};
 }
@@ -105,6 +118,14 @@ const NodeProfile* ProfileSet::find(std::string_view node) const {
     if (each.node == node) return &each;
   }
   return nullptr;
+}
+
+std::vector<std::string> ProfileSet::estimated_nodes() const {
+  std::vector<std::string> names;
+  for (const auto& each : nodes) {
+    if (each.source == Source::kEstimate) names.push_back(each.node);
+  }
+  return names;
 }
 
 std::vector<int> ProfileSet::local_batch_sizes() const {

@@ -11,6 +11,7 @@
 
 #include "yoke/base/result.h"
 #include "yoke/base/units.h"
+#include "yoke/profile/source.h"
 
 namespace yoke::profile {
 
@@ -67,7 +68,8 @@ struct NodeProfile {
   std::string node;
   std::string device_type;
   std::map<int, LocalBatchProfile> by_lbs;  // local batch size -> measurements
-  std::string setup = {};                   // what else they hold for: shape, optimizer, threads; empty: not said
+  Source source = Source::kMeasured;
+  std::string setup = {};  // what else they hold for: shape, optimizer, threads; empty: not said
 
   bool operator==(const NodeProfile&) const = default;
 };
@@ -82,12 +84,45 @@ struct BucketProfile {
 struct CommPoint {
   double ideal_ms = 0;
   double measured_ms = 0;
+  std::optional<std::int64_t> bytes = {};  // that were reduced
+  std::optional<double> spread_ms = {};    // between the quarters of the repetitions
   bool operator==(const CommPoint&) const = default;
+};
+
+/// One size on one link: the median of its repetitions and what lies between their quarters.
+struct LinkPoint {
+  std::int64_t bytes = 0;
+  double median_ms = 0;
+  double spread_ms = 0;
+  int repeats = 1;
+  bool operator==(const LinkPoint&) const = default;
+};
+
+enum class LinkScope { kIntra, kInter };
+enum class LinkOp { kAllReduce, kMessage };
+
+/// What one backend does on one link, and the line through it: latency + bytes / bandwidth.
+struct LinkProfile {
+  LinkScope scope = LinkScope::kIntra;
+  LinkOp op = LinkOp::kAllReduce;
+  std::string backend = {};
+  int ranks = 2;
+  std::vector<std::string> between = {};  // the hosts of a message; may be empty
+  double latency_ms = 0;
+  base::Bandwidth bandwidth = {};
+  double error = 0;  // the median share by which the line misses the points
+  std::vector<LinkPoint> points = {};
+  bool operator==(const LinkProfile&) const = default;
 };
 
 struct CommProfile {
   std::vector<CommPoint> intra;  // among the devices of one node
   std::vector<CommPoint> inter;  // across nodes
+  // What the ideal times were computed with; absent: not known.
+  std::optional<base::Bandwidth> intra_bandwidth = {};
+  std::optional<base::Bandwidth> inter_bandwidth = {};
+  std::vector<LinkProfile> links = {};
+  Source source = Source::kMeasured;
   bool operator==(const CommProfile&) const = default;
 };
 
@@ -102,11 +137,14 @@ struct ProfileSet {
   const NodeProfile* find(std::string_view node) const;
   /// Local batch sizes measured on at least one node, ascending.
   std::vector<int> local_batch_sizes() const;
+  /// Names of the nodes whose figures are estimates.
+  std::vector<std::string> estimated_nodes() const;
   bool operator==(const ProfileSet&) const = default;
 };
 
 /// Finite, not negative, in order, no node or vsw twice. `where.file` is put into the message.
 base::Status validate(const ProfileSet& profiles, const base::Where& where = {});
 base::Status validate(const NodeProfile& node, const base::Where& where = {});
+base::Status validate(const CommProfile& comm, const base::Where& where = {});
 
 }  // namespace yoke::profile

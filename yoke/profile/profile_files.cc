@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -27,9 +28,25 @@ constexpr const char* kNodeFormat = "yoke-node-profile";
 constexpr const char* kBucketsFormat = "yoke-buckets";
 constexpr const char* kCommFormat = "yoke-comm";
 constexpr const char* kLayersFormat = "yoke-layers";
+/// Bytes of one op: whole, and exact as a double.
+constexpr base::Range kSize{.least = 0, .most = 9e15};
+
+/// Comm files with bandwidths, links or bytes; others are written as version 1, which older readers know.
+constexpr std::int64_t kCommVersion = 2;
 
 Json head(const char* format, std::int64_t version = kVersion) {
   return {{"format", format}, {"version", version}};
+}
+
+/// Measured unless the file says that it is an estimate.
+Source read_source(View root) {
+  auto source = root.find("source");
+  if (!source) return Source::kMeasured;
+  return source->one_of({"measured", "estimate"}) == 1 ? Source::kEstimate : Source::kMeasured;
+}
+
+void put_source(Json& json, Source source) {
+  if (source != Source::kMeasured) json["source"] = to_string(source);
 }
 
 std::string finished(const Json& json) {
@@ -131,16 +148,76 @@ Json to_json(int lbs, const LocalBatchProfile& measured) {
 std::vector<CommPoint> read_points(View list) {
   std::vector<CommPoint> points;
   for (View view : list.items()) {
-    points.push_back({view.field("ideal_ms").number(kNotNegative), view.field("measured_ms").number(kNotNegative)});
+    CommPoint point{view.field("ideal_ms").number(kNotNegative), view.field("measured_ms").number(kNotNegative)};
+    if (auto bytes = view.find("bytes")) point.bytes = bytes->integer(kSize);
+    if (auto spread = view.find("spread_ms")) point.spread_ms = spread->number(kNotNegative);
     view.done();
+    points.push_back(point);
   }
   return points;
 }
 
 Json to_json(const std::vector<CommPoint>& points) {
   Json json = Json::array();
-  for (const auto& point : points) json.push_back({{"ideal_ms", point.ideal_ms}, {"measured_ms", point.measured_ms}});
+  for (const auto& point : points) {
+    Json entry{{"ideal_ms", point.ideal_ms}, {"measured_ms", point.measured_ms}};
+    if (point.bytes) entry["bytes"] = *point.bytes;
+    if (point.spread_ms) entry["spread_ms"] = *point.spread_ms;
+    json.push_back(std::move(entry));
+  }
   return json;
+}
+
+const std::vector<std::string> kScopes{"intra", "inter"};
+const std::vector<std::string> kOps{"all_reduce", "message"};
+
+LinkProfile read_link(View view) {
+  LinkProfile link;
+  link.scope = static_cast<LinkScope>(view.field("scope").one_of(kScopes));
+  link.op = static_cast<LinkOp>(view.field("op").one_of(kOps));
+  link.backend = view.field("backend").text();
+  link.ranks = static_cast<int>(view.field("ranks").integer(kCount));
+  if (auto between = view.find("between")) {
+    for (View host : between->items()) link.between.push_back(host.text());
+  }
+  link.latency_ms = view.field("latency_ms").number(kNotNegative);
+  link.bandwidth.bytes_per_s = view.field("bytes_per_second").number(kPositive);
+  link.error = view.field("error").number(kNotNegative);
+  for (View point : view.field("points").items()) {
+    link.points.push_back({.bytes = point.field("bytes").integer(kSize),
+                           .median_ms = point.field("median_ms").number(kNotNegative),
+                           .spread_ms = point.field("spread_ms").number(kNotNegative),
+                           .repeats = static_cast<int>(point.field("repeats").integer(kCount))});
+    point.done();
+  }
+  view.done();
+  return link;
+}
+
+Json to_json(const LinkProfile& link) {
+  Json json{{"scope", kScopes.at(static_cast<std::size_t>(link.scope))},
+            {"op", kOps.at(static_cast<std::size_t>(link.op))},
+            {"backend", link.backend},
+            {"ranks", link.ranks}};
+  if (!link.between.empty()) json["between"] = link.between;
+  json["latency_ms"] = link.latency_ms;
+  json["bytes_per_second"] = link.bandwidth.bytes_per_s;
+  json["error"] = link.error;
+  json["points"] = Json::array();
+  for (const auto& point : link.points) {
+    json["points"].push_back({{"bytes", point.bytes},
+                              {"median_ms", point.median_ms},
+                              {"spread_ms", point.spread_ms},
+                              {"repeats", point.repeats}});
+  }
+  return json;
+}
+
+/// Whether the file holds what version 1 had no keys for.
+bool is_rich(const CommProfile& comm) {
+  const auto rich = [](const CommPoint& point) { return point.bytes || point.spread_ms; };
+  return comm.source != Source::kMeasured || comm.intra_bandwidth || comm.inter_bandwidth || !comm.links.empty() ||
+         std::ranges::any_of(comm.intra, rich) || std::ranges::any_of(comm.inter, rich);
 }
 
 Layer read_layer(View view) {
@@ -170,6 +247,7 @@ Result<NodeFile> parse_node_file(std::string_view text, const std::string& file)
   node.model = root.field("model").text();
   node.profile.node = root.field("node").text();
   node.profile.device_type = root.field("device_type").text();
+  node.profile.source = read_source(root);
   node.profile.setup = root.text_or("setup", "");
   for (View view : root.field("local_batches").items()) {
     const int lbs = static_cast<int>(view.field("lbs").integer(kCount));
@@ -189,6 +267,7 @@ std::string to_node_json(const NodeFile& node) {
   json["model"] = node.model;
   json["node"] = node.profile.node;
   json["device_type"] = node.profile.device_type;
+  put_source(json, node.profile.source);
   if (!node.profile.setup.empty()) json["setup"] = node.profile.setup;
   json["local_batches"] = Json::array();
   for (const auto& [lbs, measured] : node.profile.by_lbs) json["local_batches"].push_back(to_json(lbs, measured));
@@ -221,20 +300,36 @@ Result<CommProfile> parse_comm_file(std::string_view text, const std::string& fi
   YOKE_TRY(const base::Document document, base::parse_json(text, file));
   base::Reader reader(document);
   View root = reader.root();
-  base::expect_format(root, kCommFormat, kVersion);
+  base::expect_format(root, kCommFormat, kCommVersion);
   CommProfile comm;
+  comm.source = read_source(root);
   comm.intra = read_points(root.field("intra"));
   comm.inter = read_points(root.field("inter"));
+  if (auto bandwidth = root.find("intra_bandwidth")) comm.intra_bandwidth = bandwidth->bandwidth(kPositive);
+  if (auto bandwidth = root.find("inter_bandwidth")) comm.inter_bandwidth = bandwidth->bandwidth(kPositive);
+  if (auto links = root.find("links")) {
+    for (View link : links->items()) comm.links.push_back(read_link(link));
+  }
   root.done();
   if (!reader.ok()) return reader.error();
+  YOKE_CHECK(validate(comm, {.file = file}));
   return comm;
 }
 
-std::string to_comm_json(const CommProfile& comm) {
-  Json json = head(kCommFormat);
+Json comm_json(const CommProfile& comm) {
+  Json json = head(kCommFormat, is_rich(comm) ? kCommVersion : kVersion);
+  put_source(json, comm.source);
   json["intra"] = to_json(comm.intra);
   json["inter"] = to_json(comm.inter);
-  return finished(json);
+  if (comm.intra_bandwidth) json["intra_bandwidth"] = comm.intra_bandwidth->bytes_per_s;
+  if (comm.inter_bandwidth) json["inter_bandwidth"] = comm.inter_bandwidth->bytes_per_s;
+  if (!comm.links.empty()) json["links"] = Json::array();
+  for (const auto& link : comm.links) json["links"].push_back(to_json(link));
+  return json;
+}
+
+std::string to_comm_json(const CommProfile& comm) {
+  return finished(comm_json(comm));
 }
 
 Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& file) {
@@ -242,6 +337,7 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   base::Reader reader(document);
   View root = reader.root();
   base::expect_format(root, kLayersFormat, kVersion);
+  const Source source = read_source(root);
   std::vector<Layer> layers;
   std::unordered_map<std::string, int> indices;
   for (View view : root.field("layers").items()) {
@@ -269,11 +365,13 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   }
   root.done();
   if (!reader.ok()) return reader.error();
-  return LayerGraph::make(std::move(layers), std::move(edges), {.file = file});
+  YOKE_TRY(const LayerGraph graph, LayerGraph::make(std::move(layers), std::move(edges), {.file = file}));
+  return graph.with_source(source);
 }
 
 std::string to_layers_json(const LayerGraph& graph) {
   Json json = head(kLayersFormat);
+  put_source(json, graph.source());
   json["layers"] = Json::array();
   for (const auto& layer : graph.layers()) {
     Json entry{{"id", layer.id},
