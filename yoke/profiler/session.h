@@ -42,7 +42,7 @@ class Session {
   tensor::Device& device() { return *device_; }
 
  private:
-  Session(const base::Clock& clock) : clock_(clock) {}
+  explicit Session(const base::Clock& clock) : clock_(clock) {}
 
   const base::Clock& clock_;
   cluster::DeviceId id_;

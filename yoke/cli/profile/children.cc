@@ -1,6 +1,9 @@
 #include "yoke/cli/profile/children.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>

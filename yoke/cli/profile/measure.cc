@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <ostream>
+#include <set>
 
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
@@ -208,7 +209,7 @@ Json to_json(const profiler::Report& report, const std::set<Part>& parts) {
             {"kept", report.kept},
             {"interrupted", report.interrupted},
             {"seconds", report.seconds}};
-  if (parts.contains(Part::kMemory) || parts.contains(Part::kCompute)) json["profile"] = to_json(set_of(report));
+  if (parts.contains(Part::kMemory) || parts.contains(Part::kCompute)) json["profile"] = cli::to_json(set_of(report));
   if (parts.contains(Part::kBuckets)) {
     json["buckets_mib"] = report.buckets.mebibytes;
     json["recommended_sync"] = report.sync;

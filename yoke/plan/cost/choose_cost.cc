@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "yoke/base/text.h"
 #include "yoke/plan/cost/iidp_model.h"
 #include "yoke/plan/cost/measured_model.h"
