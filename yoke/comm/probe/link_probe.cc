@@ -49,10 +49,13 @@ class Probe {
  private:
   Deadline patience() const { return Deadline::in(options_.patience, clock_); }
 
-  /// By the size before: bytes take time in proportion, at worst.
+  /// By the size before, of which bytes take time in proportion at worst, or by the line so far where that is less: a
+  /// machine that is busy otherwise makes single sizes slow.
   static double expected_seconds(const LinkProbe& probe, std::size_t bytes) {
     const auto& last = probe.samples.back();
-    return last.seconds * static_cast<double>(bytes) / static_cast<double>(last.bytes);
+    const auto count = static_cast<double>(bytes);
+    const LinkFit line = fit_link(probe.samples);
+    return std::min(last.seconds * count / static_cast<double>(last.bytes), line.latency + count / line.bytes_per_s);
   }
 
   /// All ranks get the largest of each number, so that they decide alike.
