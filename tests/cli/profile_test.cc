@@ -62,7 +62,7 @@ TEST_F(ProfileCommand, MemoryIsTriedInAProcessWithThatLimit) {
                       size["memory"]["optimizer"].get<double>();
   EXPECT_LE(once + worker * most, 60e6 * 1.05);
   EXPECT_GT(once + worker * (most + 1), 60e6 * 0.95);
-  EXPECT_TRUE(base::exists(out + "/memory/64/localhost/max_memory_profile_info.json"));
+  EXPECT_TRUE(base::exists(out + "/memory_profile_data/64/localhost/max_memory_profile_info.json"));
 }
 
 TEST_F(ProfileCommand, ALocalBatchThatFitsNoWorkerIsInfeasible) {
@@ -87,7 +87,7 @@ TEST_F(ProfileCommand, InterruptedItSaysSoAndGoesOn) {
   std::vector<std::string> argv{YOKE_PROGRAM, "--log-level", "error", "profile"};
   argv.insert(argv.end(), command.begin(), command.end());
   Process process(argv);
-  const std::string file = folder_.file("out/compute/1/localhost");
+  const std::string file = folder_.file("out/comp_profile_data/1/localhost");
   const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (!base::exists(file) && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -107,7 +107,7 @@ TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
   ASSERT_TRUE(saved.ok()) << saved.error().to_string();
   EXPECT_EQ(saved->nodes.front(), report->node);
   EXPECT_EQ(saved->buckets, report->buckets);
-  const std::string memory = out + "/memory/2/here/max_memory_profile_info.json";
+  const std::string memory = out + "/memory_profile_data/2/here/max_memory_profile_info.json";
   const auto jabas = profile::jabas::parse_memory_file(read_text(memory), memory);
   ASSERT_TRUE(jabas.ok()) << jabas.error().to_string();
   EXPECT_EQ(jabas->max_vsw, 4);

@@ -10,6 +10,10 @@
 
 namespace yoke::cli {
 
+/// What people are told of a plan that rests on estimates.
+inline constexpr std::string_view kFromEstimates =
+    "from estimates, not from measurements: real steps may take a third more or less";
+
 void add_plan_batch(CLI::App& group, Action& chosen);
 void add_plan_pipeline(CLI::App& group, Action& chosen);
 void add_plan_scale(CLI::App& group, Action& chosen);

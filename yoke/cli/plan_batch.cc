@@ -140,11 +140,16 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
   if (!solved.ok()) return at_option(with_idle_hint(solved.error(), cost, request), {"--gbs", "--lbs", "--unit"});
   const plan::BatchSolution solution = *std::move(solved);
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
-  YOKE_CHECK(save_plan(to_plan(solution, inputs.profiles.model, chosen->name), options.out, context));
+  plan::Plan plan = to_plan(solution, inputs.profiles.model, chosen->name);
+  plan.source = inputs.profiles.source();
+  YOKE_CHECK(save_plan(plan, options.out, context));
   if (context.json) {
-    print_json(context, to_json(solution, *chosen, solve_seconds));
+    Json json = to_json(solution, *chosen, solve_seconds);
+    json["source"] = profile::to_string(plan.source);
+    print_json(context, json);
   } else {
     print(solution, inputs.cluster, offered->device_count(), solve_seconds, context.out);
+    if (plan.source == profile::Source::kEstimate) context.out << kFromEstimates << "\n";
   }
   return {};
 }

@@ -187,6 +187,7 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   if (!context.json) {
     print(decision, request, solve_seconds, context.out);
+    if (inputs.profiles.source() == profile::Source::kEstimate) context.out << kFromEstimates << "\n";
     return {};
   }
   Json json{{"move", decision.move}, {"chosen", to_json(decision.chosen)}};
@@ -196,6 +197,7 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
   json["solved"] = decision.solved;
   json["proven"] = decision.proven;
   if (!chosen.warnings.empty()) json["warnings"] = chosen.warnings;
+  json["source"] = profile::to_string(inputs.profiles.source());
   json["solve_seconds"] = solve_seconds;
   print_json(context, json);
   return {};

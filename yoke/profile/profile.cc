@@ -128,6 +128,10 @@ std::vector<std::string> ProfileSet::estimated_nodes() const {
   return names;
 }
 
+Source ProfileSet::source() const {
+  return comm.source == Source::kEstimate || !estimated_nodes().empty() ? Source::kEstimate : Source::kMeasured;
+}
+
 std::vector<int> ProfileSet::local_batch_sizes() const {
   std::set<int> sizes;
   for (const auto& node : nodes) {

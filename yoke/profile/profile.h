@@ -139,6 +139,8 @@ struct ProfileSet {
   std::vector<int> local_batch_sizes() const;
   /// Names of the nodes whose figures are estimates.
   std::vector<std::string> estimated_nodes() const;
+  /// An estimate as soon as anything in it is one.
+  Source source() const;
   bool operator==(const ProfileSet&) const = default;
 };
 

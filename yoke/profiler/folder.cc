@@ -17,10 +17,10 @@ namespace {
 using base::join_path;
 
 profile::jabas::Folders jabas_folders(const std::string& path) {
-  return {.memory = join_path(path, "memory"),
-          .compute = join_path(path, "compute"),
-          .comm = join_path(path, "comm"),
-          .bucket = join_path(path, "bucket")};
+  return {.memory = join_path(path, "memory_profile_data"),
+          .compute = join_path(path, "comp_profile_data"),
+          .comm = join_path(path, "comm_profile_data"),
+          .bucket = join_path(path, "bucket_profile_data")};
 }
 
 base::Error other(std::string_view what, const std::string& found, const std::string& expected, std::string_view advice,

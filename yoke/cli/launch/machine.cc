@@ -1,6 +1,7 @@
 #include "yoke/cli/launch/machine.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -96,6 +97,15 @@ bool is_this_machine(const std::string& host) {
   return std::ranges::any_of(resolve(host), [&](const std::string& address) {
     return is_loopback(address) || std::ranges::find(own, address) != own.end();
   });
+}
+
+std::string listening_host(const std::string& host) {
+  if (host == "localhost" || host.starts_with("127.") || host == "::1") return host;
+  return host.find(':') == std::string::npos ? "0.0.0.0" : "::";
+}
+
+std::string address_of(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
 }
 
 std::string reachable_address() {

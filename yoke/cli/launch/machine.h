@@ -16,5 +16,10 @@ bool is_this_machine(const std::string& host);
 /// How other hosts can reach this one: its name where that resolves to more than loopback, else an address of its
 /// first network interface that is up; 127.0.0.1 on a machine without a network.
 std::string reachable_address();
+/// What to listen on so that others reach this machine as `host`. A name may stand for a loopback address on its own
+/// host, so anything but plain loopback is served everywhere.
+std::string listening_host(const std::string& host);
+/// `host:port`, or `[host]:port` of an IPv6 address.
+std::string address_of(const std::string& host, int port);
 
 }  // namespace yoke::cli
