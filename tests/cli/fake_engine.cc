@@ -16,6 +16,8 @@
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
 #include "yoke/cli/command.h"
+#include "yoke/cli/profile_comm.h"
+#include "yoke/cli/profile_sync.h"
 #include "yoke/engine/rank.h"
 
 namespace yoke::engine {
@@ -150,6 +152,9 @@ namespace yoke::cli {
 void add_commands(CLI::App& app, Action& chosen) {
   add_run(app, chosen);
   add_train(app, chosen);
+  CLI::App& profile = add_group(app, "profile", "what does without an engine");
+  add_profile_comm(profile, chosen);
+  add_profile_sync(profile, chosen);
 }
 
 }  // namespace yoke::cli

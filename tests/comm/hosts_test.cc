@@ -2,9 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/comm/ranks.h"
+#include "tests/support/two_hosts.h"
 
 namespace yoke::comm::testing {
 namespace {
@@ -12,41 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using yoke::testing::Process;
-
-/// Namespaces a and b with addresses 10.77.0.1 and 10.77.0.2; gone at the end.
-class TwoHosts {
- public:
-  TwoHosts() {
-    works_ =
-        run("ip netns add {0}a && ip netns add {0}b && ip link add {0}a type veth peer name {0}b && "
-            "ip link set {0}a netns {0}a && ip link set {0}b netns {0}b && "
-            "ip -n {0}a addr add 10.77.0.1/24 dev {0}a && ip -n {0}b addr add 10.77.0.2/24 dev {0}b && "
-            "ip -n {0}a link set {0}a up && ip -n {0}b link set {0}b up && "
-            "ip -n {0}a link set lo up && ip -n {0}b link set lo up");
-  }
-  ~TwoHosts() { run("ip netns del {0}a; ip netns del {0}b"); }
-  TwoHosts(const TwoHosts&) = delete;
-  TwoHosts& operator=(const TwoHosts&) = delete;
-
-  bool works() const { return works_; }
-  void cut_the_cable() { run("ip -n {0}a link set {0}a down"); }
-
-  /// A rank on host a or b.
-  Process rank(char host, std::vector<std::string> words) const {
-    std::vector<std::string> command{"ip", "netns", "exec", name_ + host, YOKE_COMM_RANK};
-    command.insert(command.end(), words.begin(), words.end());
-    return Process(command);
-  }
-
- private:
-  bool run(const std::string& commands) const {
-    const std::string all = fmt::format(fmt::runtime(commands), name_);
-    return std::system(("{ " + all + "; } >/dev/null 2>&1").c_str()) == 0;
-  }
-
-  const std::string name_ = fmt::format("yk{}", ::getpid());
-  bool works_ = false;
-};
+using yoke::testing::TwoHosts;
 
 class Hosts : public ::testing::Test {
  protected:
@@ -64,7 +29,8 @@ class Hosts : public ::testing::Test {
           "backend=" + backend, fmt::format("rank={}", rank),     fmt::format("size={}", size), "store=" + store,
           "serve=10.77.0.1",    fmt::format("host=h{}", rank % 2)};
       for (const auto& word : words_of(scenario)) words.push_back(word);
-      ranks.push_back(hosts_.rank(rank % 2 == 0 ? 'a' : 'b', words));
+      words.insert(words.begin(), YOKE_COMM_RANK);
+      ranks.push_back(hosts_.start(rank % 2 == 0 ? 'a' : 'b', words));
       if (rank > 0) continue;
       store = ranks[0].read_line(std::chrono::seconds(20));
       store = store.substr(0, store.find('\n'));

@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "yoke/comm/store/proof.h"
 #include "yoke/comm/store/socket.h"
 #include "yoke/comm/store/tcp_store.h"
 #include "yoke/comm/store/wire.h"
@@ -203,6 +204,52 @@ TEST(TcpStore, AValueBeyondAllReasonIsRefused) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, base::ErrorKind::kInput);
   EXPECT_TRUE((*store)->set("a", std::string(1'000'000, 'x'), in(seconds(5))).ok());
+}
+
+TEST(TcpStore, OnlyThoseWhoKnowTheTokenGetIn) {
+  const auto server = TcpStoreServer::start("127.0.0.1", 0, "open sesame");
+  const std::string address = "127.0.0.1:" + std::to_string((*server)->port());
+  auto friends = connect_tcp_store(address, in(seconds(5)), kClock, "open sesame");
+  ASSERT_TRUE(friends.ok()) << friends.error().to_string();
+  EXPECT_TRUE((*friends)->set("secret", "gold", in(seconds(5))).ok());
+  auto second = (*friends)->another(in(seconds(5)));
+  ASSERT_TRUE(second.ok()) << second.error().to_string();
+  EXPECT_EQ(*(*second)->get("secret", in(seconds(5))), "gold");
+
+  const auto begin = kClock.now();
+  const auto wrong = connect_tcp_store(address, in(seconds(30)), kClock, "open sesam");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().kind, base::ErrorKind::kInput);
+  EXPECT_THAT(wrong.error().message, HasSubstr("refuses the token"));
+  EXPECT_LT(base::to_seconds(kClock.now() - begin), 20) << "a wrong token stays wrong: no waiting";
+
+  auto stranger = connect_tcp_store(address, in(seconds(5)), kClock);
+  ASSERT_TRUE(stranger.ok()) << "who says nothing is found out at the first request";
+  EXPECT_FALSE((*stranger)->get("secret", in(seconds(5))).ok());
+  EXPECT_FALSE((*stranger)->set("secret", "lead", in(seconds(5))).ok());
+  EXPECT_EQ(*(*friends)->get("secret", in(seconds(5))), "gold");
+}
+
+TEST(TcpStore, AServerWithoutTheTokenIsNotTrusted) {
+  const auto server = TcpStoreServer::start("127.0.0.1");
+  const auto store =
+      connect_tcp_store("127.0.0.1:" + std::to_string((*server)->port()), in(seconds(5)), kClock, "token");
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(store.error().message, HasSubstr("refuses the token"));
+}
+
+TEST(StoreProof, IsTheHmacOfTheStandard) {
+  // RFC 4231, test cases 2 and 6.
+  EXPECT_EQ(hmac_sha256("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_NE(client_proof("t", "a", "b"), server_proof("t", "a", "b")) << "an echo proves nothing";
+  EXPECT_NE(client_proof("t", "a", "b"), client_proof("t", "b", "a"));
+  EXPECT_NE(random_text(), random_text());
+  EXPECT_TRUE(same_proof("abc", "abc"));
+  EXPECT_FALSE(same_proof("abc", "abd"));
+  EXPECT_FALSE(same_proof("abc", "ab"));
 }
 
 TEST(StoreWire, WhatIsEncodedIsDecoded) {

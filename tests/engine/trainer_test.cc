@@ -248,7 +248,7 @@ TEST(Trainer, MoreWorkersAtOnceShareWeightsGradientsAndState) {
     const auto store = comm::make_memory_store();
     EXPECT_TRUE(own.trainer->configure(plan_of({{vsw, 0}}, 2), join_ranks(*store, "g", 0, 1), devices(1)).ok());
     EXPECT_TRUE(own.trainer->step().ok());
-    return std::pair(tensor::cpu_memory().bytes - before, own.trainer->state_bytes());
+    return std::pair(tensor::cpu_memory().bytes - before, own.trainer->state_bytes().total());
   };
   const auto [one, state] = bytes_with(1);
   const auto [four, same_state] = bytes_with(4);

@@ -22,8 +22,11 @@ ProfileSet sample_set() {
                      .by_lbs = {{16,
                                  {2,
                                   base::Bytes{9007199254740993},  // not a double
-                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75}, {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}}}},
-                                {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}}},
+                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75, 40.25, Confidence{0.0125, 12, true}},
+                                   {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}},
+                                  MemoryParts{4096, 4096, 8192, 64, 9007199254740993, 20480, true, false}}},
+                                {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}},
+                     .setup = "3x8x8, 10 classes, sgd"},
                     {.node = "fe80::1", .device_type = "cpu", .by_lbs = {{16, {1, std::nullopt, {}}}}}},
           .buckets = {{1.5, 25.25, 9}},
           .comm = {.intra = {{0.25, 1.5}, {1, 2.25}}, .inter = {}}};
@@ -59,6 +62,47 @@ TEST(ProfileFolder, GoldenSampleReadsAndWritesItself) {
   }
 }
 
+TEST(ProfileFolder, EstimatesStayEstimates) {
+  NodeFile node{.model = "tiny", .profile = sample_set().nodes[0]};
+  EXPECT_EQ(to_node_json(node).find("source"), std::string::npos) << "measured is what files without a word are";
+  node.profile.source = Source::kEstimate;
+  const auto again = parse_node_file(to_node_json(node), "again");
+  ASSERT_TRUE(again.ok()) << again.error().to_string();
+  EXPECT_EQ(*again, node);
+  EXPECT_NE(again->profile, sample_set().nodes[0]);
+  const LayerGraph graph = sample_graph().with_source(Source::kEstimate);
+  const auto read = parse_layers_file(to_layers_json(graph), "again");
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(read->source(), Source::kEstimate);
+  EXPECT_EQ(*read, graph);
+  CommProfile comm = sample_set().comm;
+  comm.source = Source::kEstimate;
+  EXPECT_EQ(*parse_comm_file(to_comm_json(comm), "again"), comm);
+  ProfileSet set = sample_set();
+  set.nodes[1].source = Source::kEstimate;
+  EXPECT_THAT(set.estimated_nodes(), ::testing::ElementsAre("fe80::1"));
+}
+
+TEST(ProfileFolder, LinksAndSpreadsSurvive) {
+  CommProfile comm{
+      .intra = {{0.25, 1.5, 4096, 0.125}, {1, 2.25}}, .inter = {}, .intra_bandwidth = base::Bandwidth{1.0 / 3}};
+  EXPECT_NE(to_comm_json(comm).find("\"version\": 2"), std::string::npos);
+  EXPECT_NE(to_comm_json(sample_set().comm).find("\"version\": 1"), std::string::npos) << "older readers know it";
+  comm.links = {{.scope = LinkScope::kInter,
+                 .op = LinkOp::kMessage,
+                 .backend = "gloo",
+                 .ranks = 3,
+                 .between = {"a", "b"},
+                 .latency_ms = 0.0625,
+                 .bandwidth = {1.25e9},
+                 .error = 0.02,
+                 .points = {{4096, 0.07, 0.01, 200}, {100'000'000, 80.5, 1.5, 5}}},
+                {.backend = "shm", .latency_ms = 0, .bandwidth = {1}, .points = {}}};
+  const auto again = parse_comm_file(to_comm_json(comm), "again");
+  ASSERT_TRUE(again.ok()) << again.error().to_string();
+  EXPECT_EQ(*again, comm);
+}
+
 TEST(ProfileFolder, NodesAreGatheredByCopyingFiles) {
   const yoke::testing::TempFolder here;
   const yoke::testing::TempFolder there;
@@ -73,6 +117,15 @@ TEST(ProfileFolder, NodesAreGatheredByCopyingFiles) {
   const auto gathered = load_profiles(here.path());
   ASSERT_TRUE(gathered.ok()) << gathered.error().to_string();
   EXPECT_EQ(*gathered, both);
+}
+
+TEST(ProfileFolder, FirstVersionIsStillRead) {
+  const auto node = parse_node_file(R"({"format": "yoke-node-profile", "version": 1, "model": "m", "node": "n",
+    "device_type": "cpu", "local_batches": [{"lbs": 8, "max_vsw": 1, "compute": []}]})",
+                                    "old.json");
+  ASSERT_TRUE(node.ok()) << node.error().to_string();
+  EXPECT_EQ(node->profile.setup, "");
+  EXPECT_FALSE(node->profile.by_lbs.at(8).memory);
 }
 
 TEST(ProfileFolder, RealGraphsSurvive) {
@@ -113,9 +166,10 @@ TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
     set(east, pointer, value);
     expect_input_error(load(), part);
   };
-  expect("/version", 2, "east.json:3: version: found version 2 of yoke-node-profile, expected at most 1");
+  expect("/version", 3, "east.json:3: version: found version 3 of yoke-node-profile, expected at most 2");
   expect("/format", "yoke-plan", "east.json:2: format: found `yoke-plan`, expected yoke-node-profile");
   expect("/modle", "x", "unknown key `modle`, did you mean `model`?");
+  expect("/source", "estimated", "source: found `estimated`, expected measured or estimate");
   expect("/node", "west", "east.json: node: found the node `west` in the file `east.json`");
   expect("/node", "../x", "expected a name without blanks, commas and slashes");
   expect("/local_batches/1/lbs", 16, "local_batches[1]: the local batch size 16 is given twice");
@@ -126,6 +180,10 @@ TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
   expect("/local_batches/0/compute/0/forward_ms", -1, "compute[0].forward_ms: found `-1`");
   expect("/local_batches/0/compute/0/forward_ms", "1", "compute[0].forward_ms: found the text `1`");
   expect("/local_batches/0/compute/0/colour", 1, "local_batches[0].compute[0]: unknown key `colour`");
+  expect("/local_batches/0/compute/0/round_ms", -1, "compute[0].round_ms: found `-1`");
+  expect("/local_batches/0/compute/0/confidence/count", 0, "confidence.count: found `0`");
+  expect("/local_batches/0/memory/worker", -1, "memory.worker: found `-1`");
+  expect("/local_batches/0/memory/colour", 1, "memory: unknown key `colour`");
   expect("/local_batches", 7, "local_batches: found `7`, expected a list");
   for (const char* key : {"model", "node", "device_type", "local_batches"}) {
     erase(east, key);
@@ -151,6 +209,22 @@ TEST_F(ProfileFolderCopy, OtherFilesAreCheckedToo) {
   expect_input_error(load(), "intra[0]: unknown key `other`");
   erase("comm.json", "inter");
   expect_input_error(load(), "required key `inter` is missing");
+  set("comm.json", "/intra/0/bytes", -1);
+  expect_input_error(load(), "intra[0].bytes: found `-1`");
+  const Json link{{"scope", "intra"}, {"op", "all_reduce"}, {"backend", "shm"},      {"ranks", 2},
+                  {"error", 0},       {"latency_ms", 0},    {"bytes_per_second", 1}, {"points", Json::array()}};
+  const auto spoil = [&](const std::string& key, const Json& value, const std::string& part) {
+    Json bad = link;
+    bad[key] = value;
+    set("comm.json", "/links", Json::array({bad}));
+    expect_input_error(load(), part);
+  };
+  spoil("scope", "intre", "links[0].scope: found `intre`");
+  spoil("op", "broadcast", "links[0].op: found `broadcast`");
+  spoil("ranks", 0, "links[0].ranks: found `0`");
+  spoil("bytes_per_second", 0, "links[0].bytes_per_second: found `0`");
+  spoil("points", 5, "links[0].points: found `5`, expected a list");
+  spoil("speed", 5, "links[0]: unknown key `speed`");
 }
 
 TEST_F(ProfileFolderCopy, BadLayerFilesAreOneError) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <limits>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -32,6 +34,20 @@ TEST(Memory, OfASizeIsUsedAgain) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 64, 0U);
   release_cached_cpu_memory();
   EXPECT_EQ(torch::full({300, 1000}, 2.0).sum().item<double>(), 600'000);
+}
+
+TEST(Memory, AboveTheLimitIsRefused) {
+  use_metered_cpu_memory();
+  const auto before = cpu_memory().bytes;
+  limit_cpu_memory(before + 4'000'000);
+  EXPECT_THROW(torch::empty({1000, 1001}), std::bad_alloc);
+  EXPECT_EQ(cpu_memory().bytes, before) << "what was refused does not count";
+  {
+    const auto all = torch::empty({1000, 1000});
+    EXPECT_THROW(torch::empty({1}), std::bad_alloc);
+  }
+  EXPECT_NO_THROW(torch::empty({1000, 1000}));
+  limit_cpu_memory(std::numeric_limits<std::int64_t>::max());
 }
 
 TEST(Memory, OfManyThreadsStaysTheirOwn) {

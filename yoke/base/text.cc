@@ -127,12 +127,12 @@ std::size_t valid_utf8_prefix(std::string_view text) {
   return at;
 }
 
-std::string quote(std::string_view text, std::size_t limit) {
-  std::string safe = "`";
+std::string printable(std::string_view text, std::size_t limit) {
+  std::string safe;
   std::size_t at = 0;
   while (at < text.size()) {
     const std::size_t length = utf8_character(text.substr(at));
-    if (at + std::max<std::size_t>(length, 1) > limit) return safe + "...`";
+    if (at + std::max<std::size_t>(length, 1) > limit) return safe + "...";
     const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
     if (length > 0 && is_printable(character)) {
       safe += character;
@@ -141,7 +141,11 @@ std::string quote(std::string_view text, std::size_t limit) {
     }
     at += character.size();
   }
-  return safe + "`";
+  return safe;
+}
+
+std::string quote(std::string_view text, std::size_t limit) {
+  return "`" + printable(text, limit) + "`";
 }
 
 }  // namespace yoke::base

@@ -32,8 +32,11 @@ bool is_plain_name(std::string_view text);
 /// Bytes of `text` up to the first that is not UTF-8; text.size() when all is.
 std::size_t valid_utf8_prefix(std::string_view text);
 
-/// Text from a file or a user made safe for a message: what is no printable UTF-8 escaped, cut at `limit` bytes with an
-/// ellipsis.
+/// Text from a file or a user made safe for a terminal: what is no printable UTF-8 escaped, cut at `limit` bytes of it,
+/// between characters, with an ellipsis.
+std::string printable(std::string_view text, std::size_t limit);
+
+/// The same in quotes, for a message.
 std::string quote(std::string_view text, std::size_t limit = 60);
 
 }  // namespace yoke::base

@@ -168,4 +168,8 @@ void add_leaf(CLI::App& parent, const std::string& name, const std::string& help
   command->callback(std::move(typed));
 }
 
+void hide_command(CLI::App& parent, const std::string& name) {
+  parent.get_subcommand(name)->group("");
+}
+
 }  // namespace yoke::cli

@@ -94,6 +94,9 @@ CLI::App& add_group(CLI::App& parent, const std::string& name, const std::string
 void add_leaf(CLI::App& parent, const std::string& name, const std::string& help,
               const std::function<void(Arguments&)>& declare, std::function<void()> typed);
 
+/// For yoke itself, not for people: `--help` does not list the command.
+void hide_command(CLI::App& parent, const std::string& name);
+
 /// Adds a command whose options are parsed into an `Options`, which `run` is given.
 template <typename Options>
 void add_command(CLI::App& parent, Action& chosen, const std::string& name, const std::string& help,

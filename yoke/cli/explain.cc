@@ -138,6 +138,7 @@ Json breakdown(const plan::Plan& plan) {
           {"workers", plan.workers()},
           {"sync", plan::to_string(plan.sync)},
           {"cost_model", plan.cost_model},
+          {"source", profile::to_string(plan.source)},
           {"step_seconds", plan.step_seconds},
           {"samples_per_second", plan.samples_per_second()},
           {"lanes", std::move(lanes)},
@@ -158,6 +159,7 @@ base::Status run_explain(const ExplainOptions& options, Context& context) {
       "{}: global batch {} = {} workers of {}, {} updates; predicted step {}, {:.1f} samples/s (cost model {})\n\n",
       plan.model, plan.gbs, plan.workers(), plan.lbs, plan::to_string(plan.sync),
       base::format_seconds(plan.step_seconds), plan.samples_per_second(), plan.cost_model);
+  if (plan.source == profile::Source::kEstimate) context.out << kFromEstimates << "\n";
   if (!plan.data_lanes.empty()) print_data_lanes(plan, context.out);
   for (const auto& lane : plan.pipeline_lanes) print_pipeline_lane(lane, context.out);
   return {};

@@ -10,7 +10,7 @@
 #include "yoke/cli/inputs.h"
 #include "yoke/cli/plan.h"
 #include "yoke/cli/table.h"
-#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/cost/choose_cost.h"
 #include "yoke/plan/solve/batch/batch.h"
 
 namespace yoke::cli {
@@ -24,6 +24,7 @@ struct BatchOptions {
   std::vector<std::string> servers;
   int unit = 1;
   bool may_idle = false;
+  std::string cost = "auto";
   std::string out;
 };
 
@@ -38,7 +39,7 @@ base::Result<std::optional<plan::Sync>> parse_sync(const std::string& name) {
                            {.field = "--sync"});
 }
 
-Json to_json(const plan::BatchSolution& solution, const std::vector<std::string>& warnings, double solve_seconds) {
+Json to_json(const plan::BatchSolution& solution, const plan::ChosenCost& cost, double solve_seconds) {
   Json nodes = Json::array();
   for (const auto& lane : solution.lanes) {
     nodes.push_back({{"node", lane.node},
@@ -57,6 +58,7 @@ Json to_json(const plan::BatchSolution& solution, const std::vector<std::string>
             {"samples_per_second", solution.samples_per_second},
             {"nodes", std::move(nodes)},
             {"proven", solution.proven},
+            {"cost", cost.name},
             {"solve_seconds", solve_seconds}};
   if (const auto& equal = solution.equal_split) {
     json["equal_split"] = {{"gbs", equal->gbs},
@@ -65,7 +67,7 @@ Json to_json(const plan::BatchSolution& solution, const std::vector<std::string>
                            {"step_seconds", equal->step_seconds},
                            {"samples_per_second", equal->samples_per_second}};
   }
-  if (!warnings.empty()) json["warnings"] = warnings;
+  if (!cost.warnings.empty()) json["warnings"] = cost.warnings;
   return json;
 }
 
@@ -129,31 +131,38 @@ base::Status run_batch(const BatchOptions& options, Context& context) {
   const base::Result<cluster::Cluster> offered =
       options.servers.empty() ? inputs.cluster : inputs.cluster.subset(options.servers);
   if (!offered.ok()) return option_error("--servers", offered.error().message);
-  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
-  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
+  const auto chosen = plan::choose_cost(options.cost, inputs.cluster, inputs.profiles);
+  if (!chosen.ok()) return at_option(chosen.error(), {"--cost"});
+  const plan::BatchCost& cost = *chosen->model;
+  for (const auto& warning : chosen->warnings) context.log.warning("{}", warning);
   const base::Instant started = context.clock.now();
   auto solved = plan::solve_batch(cost, request);
   if (!solved.ok()) return at_option(with_idle_hint(solved.error(), cost, request), {"--gbs", "--lbs", "--unit"});
   const plan::BatchSolution solution = *std::move(solved);
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
-  YOKE_CHECK(save_plan(to_plan(solution, inputs.profiles.model), options.out, context));
+  plan::Plan plan = to_plan(solution, inputs.profiles.model, chosen->name);
+  plan.source = inputs.profiles.source();
+  YOKE_CHECK(save_plan(plan, options.out, context));
   if (context.json) {
-    print_json(context, to_json(solution, cost.warnings(), solve_seconds));
+    Json json = to_json(solution, *chosen, solve_seconds);
+    json["source"] = profile::to_string(plan.source);
+    print_json(context, json);
   } else {
     print(solution, inputs.cluster, offered->device_count(), solve_seconds, context.out);
+    if (plan.source == profile::Source::kEstimate) context.out << kFromEstimates << "\n";
   }
   return {};
 }
 
 }  // namespace
 
-plan::Plan to_plan(const plan::BatchSolution& solution, const std::string& model) {
+plan::Plan to_plan(const plan::BatchSolution& solution, const std::string& model, const std::string& cost) {
   plan::Plan plan{.model = model,
                   .gbs = solution.gbs,
                   .lbs = solution.lbs,
                   .sync = solution.sync,
                   .step_seconds = solution.step_seconds,
-                  .cost_model = "iidp"};
+                  .cost_model = cost};
   for (const auto& lane : solution.lanes) {
     for (int i = 0; i < lane.devices; ++i) {
       plan.data_lanes.push_back(
@@ -183,6 +192,7 @@ void add_plan_batch(CLI::App& group, Action& chosen) {
         command.option("--servers", options.servers, "only these nodes, e.g. a,b");
         command.option("--unit", options.unit, "devices of a node that work alike");
         command.flag("--may-idle", options.may_idle, "leave devices idle (in units) where that is faster");
+        command.option("--cost", options.cost, "iidp, measured, or auto: measured where the profiles allow it");
         command.option("--out", options.out, "write the plan file here");
       },
       run_batch);

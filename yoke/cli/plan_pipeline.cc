@@ -469,11 +469,18 @@ base::Status run_pipeline(const PipelineOptions& options, Context& context) {
   YOKE_TRY(const Answer answer, options.cost == "pipedream" ? solve_like_pipedream(graph, options, context)
                                                             : solve_with_overlap(graph, options));
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
-  if (!options.out.empty()) YOKE_CHECK(save_plan(to_plan(answer, options), options.out, context));
+  if (!options.out.empty()) {
+    plan::Plan plan = to_plan(answer, options);
+    plan.source = graph.source();
+    YOKE_CHECK(save_plan(plan, options.out, context));
+  }
   if (context.json) {
-    print_json(context, to_json(answer, graph, options, solve_seconds));
+    Json json = to_json(answer, graph, options, solve_seconds);
+    json["source"] = profile::to_string(graph.source());
+    print_json(context, json);
   } else {
     print(answer, options, solve_seconds, context.out);
+    if (graph.source() == profile::Source::kEstimate) context.out << kFromEstimates << "\n";
   }
   return {};
 }

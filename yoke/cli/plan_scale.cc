@@ -9,7 +9,7 @@
 #include "yoke/cli/inputs.h"
 #include "yoke/cli/plan.h"
 #include "yoke/cli/table.h"
-#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/cost/choose_cost.h"
 #include "yoke/plan/solve/scale/scale.h"
 
 namespace yoke::cli {
@@ -175,10 +175,10 @@ void print(const plan::ScaleDecision& decision, const plan::ScaleRequest& reques
 base::Status run_scale(const ScaleOptions& options, Context& context) {
   YOKE_TRY(const plan::ScaleRequest request, to_request(options));
   YOKE_TRY(const Inputs inputs, load_inputs(options.inputs, context));
-  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(inputs.cluster, inputs.profiles));
-  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
+  YOKE_TRY(const plan::ChosenCost chosen, plan::choose_cost("auto", inputs.cluster, inputs.profiles));
+  for (const auto& warning : chosen.warnings) context.log.warning("{}", warning);
   const base::Instant started = context.clock.now();
-  const auto decided = plan::decide_scale(cost, request);
+  const auto decided = plan::decide_scale(*chosen.model, request);
   if (!decided.ok()) {
     return at_option(decided.error(), {"--trajectory", "--samples", "--interval", "--unit", "--move-time", "--deadline",
                                        "--budget", "--present"});
@@ -187,6 +187,7 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   if (!context.json) {
     print(decision, request, solve_seconds, context.out);
+    if (inputs.profiles.source() == profile::Source::kEstimate) context.out << kFromEstimates << "\n";
     return {};
   }
   Json json{{"move", decision.move}, {"chosen", to_json(decision.chosen)}};
@@ -195,7 +196,8 @@ base::Status run_scale(const ScaleOptions& options, Context& context) {
   json["candidates"] = decision.candidates;
   json["solved"] = decision.solved;
   json["proven"] = decision.proven;
-  if (!cost.warnings().empty()) json["warnings"] = cost.warnings();
+  if (!chosen.warnings.empty()) json["warnings"] = chosen.warnings;
+  json["source"] = profile::to_string(inputs.profiles.source());
   json["solve_seconds"] = solve_seconds;
   print_json(context, json);
   return {};

@@ -9,9 +9,14 @@
 #include "yoke/base/units.h"
 #include "yoke/cli/command.h"
 #include "yoke/cli/inputs.h"
+#include "yoke/cli/profile.h"
+#include "yoke/cli/profile_comm.h"
+#include "yoke/cli/profile_estimate.h"
+#include "yoke/cli/profile_sync.h"
 #include "yoke/cli/table.h"
 #include "yoke/profile/layer_graph.h"
 #include "yoke/profile/profile.h"
+#include "yoke/profile/profile_folder.h"
 
 namespace yoke::cli {
 namespace {
@@ -30,6 +35,13 @@ std::string ms(double milliseconds) {
 double samples_per_second(int lbs, const profile::ComputeSample& sample) {
   return lbs * sample.vsw * 1000.0 / (sample.forward_ms + sample.backward_ms);
 }
+
+/// With a word where its figures were not measured.
+std::string shown_name(const profile::NodeProfile& node) {
+  return base::printable(node.node, 60) + (node.source == profile::Source::kEstimate ? " (estimate)" : "");
+}
+
+}  // namespace
 
 void print_nodes(const profile::ProfileSet& profiles, std::ostream& out) {
   double fastest = 0;
@@ -56,13 +68,13 @@ void print_nodes(const profile::ProfileSet& profiles, std::ostream& out) {
       const std::string limit = measured.max_vsw ? std::to_string(*measured.max_vsw) : "-";
       const std::string memory = measured.total_memory ? base::format(*measured.total_memory) : "-";
       if (measured.compute.empty())
-        table.add(
-            {node.node, node.device_type, std::to_string(lbs), limit, memory, "-", "-", "-", "-", "-", "-", "-", ""});
+        table.add({shown_name(node), base::printable(node.device_type, 40), std::to_string(lbs), limit, memory, "-",
+                   "-", "-", "-", "-", "-", "-", ""});
       for (const auto& sample : measured.compute) {
         const double rate = samples_per_second(lbs, sample);
-        table.add({node.node, node.device_type, std::to_string(lbs), limit, memory, std::to_string(sample.vsw),
-                   ms(sample.data_ms), ms(sample.forward_ms), ms(sample.backward_ms), ms(sample.update_ms),
-                   ms(sample.copy_ms), fmt::format("{:.0f}", rate), bar(rate / fastest, 20)});
+        table.add({shown_name(node), base::printable(node.device_type, 40), std::to_string(lbs), limit, memory,
+                   std::to_string(sample.vsw), ms(sample.data_ms), ms(sample.forward_ms), ms(sample.backward_ms),
+                   ms(sample.update_ms), ms(sample.copy_ms), fmt::format("{:.0f}", rate), bar(rate / fastest, 20)});
       }
     }
   }
@@ -79,20 +91,59 @@ void print_buckets(const profile::BucketProfile& buckets, std::ostream& out) {
   out << "\ngradient buckets, in the order the backward pass fills them\n" << table.to_string();
 }
 
+namespace {
+
 void print_comm(const profile::CommProfile& comm, std::ostream& out) {
   const auto print = [&](std::string_view name, const std::vector<profile::CommPoint>& points) {
     if (points.empty()) return;
-    Table table({{"ideal ms", Align::kRight}, {"measured ms", Align::kRight}, {"of ideal speed", Align::kRight}});
+    const bool estimate = comm.source == profile::Source::kEstimate;
+    Table table({{"bytes", Align::kRight},
+                 {"ideal ms", Align::kRight},
+                 {estimate ? "estimated ms" : "measured ms", Align::kRight},
+                 {"spread", Align::kRight},
+                 {"of ideal speed", Align::kRight}});
     for (const auto& point : points) {
       const double share = point.measured_ms > 0 ? point.ideal_ms / point.measured_ms : 0;
-      table.add({fmt::format("{:.2f}", point.ideal_ms), fmt::format("{:.2f}", point.measured_ms),
+      table.add({point.bytes ? base::format(base::Bytes{*point.bytes}) : "-", fmt::format("{:.2f}", point.ideal_ms),
+                 fmt::format("{:.2f}", point.measured_ms),
+                 point.spread_ms && point.measured_ms > 0
+                     ? fmt::format("{:.0f}%", *point.spread_ms / point.measured_ms * 100)
+                     : "-",
                  fmt::format("{:.0f}%", share * 100)});
     }
-    out << fmt::format("\nall-reduce {}\n", name) << table.to_string();
+    out << fmt::format("\nall-reduce {}{}\n", name, estimate ? " (estimate)" : "") << table.to_string();
   };
   print("inside a node", comm.intra);
   print("between nodes", comm.inter);
+  if (!comm.links.empty()) out << "\nlinks\n" << describe_links(comm);
 }
+
+Json to_json(const profile::ComputeSample& sample, int lbs) {
+  Json json{{"vsw", sample.vsw},
+            {"total_ms", sample.total_ms},
+            {"data_ms", sample.data_ms},
+            {"forward_ms", sample.forward_ms},
+            {"backward_ms", sample.backward_ms},
+            {"update_ms", sample.update_ms},
+            {"copy_ms", sample.copy_ms},
+            {"bn_sync_ms", sample.bn_sync_ms},
+            {"samples_per_second", samples_per_second(lbs, sample)}};
+  if (sample.round_ms) json["round_ms"] = *sample.round_ms;
+  if (const auto& confidence = sample.confidence) {
+    json["spread"] = confidence->spread;
+    json["count"] = confidence->count;
+    json["noisy"] = confidence->noisy;
+  }
+  return json;
+}
+
+Json to_json(const profile::MemoryParts& parts) {
+  return {{"weights", parts.weights},   {"gradients", parts.gradients}, {"optimizer", parts.optimizer},
+          {"buffers", parts.buffers},   {"worker", parts.worker},       {"building", parts.building},
+          {"verified", parts.verified}, {"capped", parts.capped}};
+}
+
+}  // namespace
 
 Json to_json(const profile::ProfileSet& profiles) {
   Json nodes = Json::array();
@@ -100,28 +151,27 @@ Json to_json(const profile::ProfileSet& profiles) {
     Json sizes = Json::array();
     for (const auto& [lbs, measured] : node.by_lbs) {
       Json samples = Json::array();
-      for (const auto& sample : measured.compute) {
-        samples.push_back({{"vsw", sample.vsw},
-                           {"data_ms", sample.data_ms},
-                           {"forward_ms", sample.forward_ms},
-                           {"backward_ms", sample.backward_ms},
-                           {"update_ms", sample.update_ms},
-                           {"copy_ms", sample.copy_ms},
-                           {"bn_sync_ms", sample.bn_sync_ms},
-                           {"samples_per_second", samples_per_second(lbs, sample)}});
-      }
+      for (const auto& sample : measured.compute) samples.push_back(to_json(sample, lbs));
       Json size{{"lbs", lbs}, {"compute", std::move(samples)}};
       if (measured.max_vsw) size["max_vsw"] = *measured.max_vsw;
       if (measured.total_memory) size["total_memory"] = measured.total_memory->count;
+      if (measured.memory) size["memory"] = to_json(*measured.memory);
       sizes.push_back(std::move(size));
     }
-    nodes.push_back({{"node", node.node}, {"device_type", node.device_type}, {"local_batch_sizes", std::move(sizes)}});
+    nodes.push_back({{"node", node.node},
+                     {"device_type", node.device_type},
+                     {"source", profile::to_string(node.source)},
+                     {"local_batch_sizes", std::move(sizes)}});
   }
   return {{"model", profiles.model},
           {"nodes", std::move(nodes)},
           {"buckets_mib", profiles.buckets.mebibytes},
-          {"all_reduce_points", {{"intra", profiles.comm.intra.size()}, {"inter", profiles.comm.inter.size()}}}};
+          {"source", profile::to_string(profiles.source())},
+          {"all_reduce_points", {{"intra", profiles.comm.intra.size()}, {"inter", profiles.comm.inter.size()}}},
+          {"comm", profile::comm_json(profiles.comm)}};
 }
+
+namespace {
 
 base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
   double compute_ms = 0, parameters = 0, longest = 0;
@@ -142,6 +192,7 @@ base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
     }
     print_json(context, {{"layers", std::move(layers)},
                          {"edges", graph.edges().size()},
+                         {"source", profile::to_string(graph.source())},
                          {"compute_ms", compute_ms},
                          {"parameter_bytes", parameters}});
     return {};
@@ -159,10 +210,11 @@ base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
       return base::format(base::Bytes{static_cast<std::int64_t>(std::min(count, 9e18))});
     };
     const double total = layer.forward_ms + layer.backward_ms;
-    table.add({layer.id, layer.description.substr(0, 40), fmt::format("{:.3f}", layer.forward_ms),
-               fmt::format("{:.3f}", layer.backward_ms), bytes(layer.activation_bytes()), bytes(layer.parameter_bytes),
-               bar(longest > 0 ? total / longest : 0)});
+    table.add({base::printable(layer.id, 60), base::printable(layer.description, 40),
+               fmt::format("{:.3f}", layer.forward_ms), fmt::format("{:.3f}", layer.backward_ms),
+               bytes(layer.activation_bytes()), bytes(layer.parameter_bytes), bar(longest > 0 ? total / longest : 0)});
   }
+  if (graph.source() == profile::Source::kEstimate) context.out << "estimated from data sheets, not measured\n";
   context.out << table.to_string()
               << fmt::format("{} layers, {} edges, {} of compute a minibatch, {} of parameters\n", graph.size(),
                              graph.edges().size(), base::format_seconds(compute_ms / 1000),
@@ -178,7 +230,12 @@ base::Status run_show(const ShowOptions& options, Context& context) {
     print_json(context, to_json(profiles));
     return {};
   }
-  context.out << fmt::format("profiles of {} on {} nodes\n\n", profiles.model, profiles.nodes.size());
+  context.out << fmt::format("profiles of {} on {} nodes\n", base::printable(profiles.model, 100),
+                             profiles.nodes.size());
+  if (const auto estimates = profiles.estimated_nodes(); !estimates.empty()) {
+    context.out << fmt::format("estimated from data sheets, not measured: {}\n", base::join_words(estimates));
+  }
+  context.out << "\n";
   print_nodes(profiles, context.out);
   print_buckets(profiles.buckets, context.out);
   print_comm(profiles.comm, context.out);
@@ -192,7 +249,11 @@ base::Status run_show(const ShowOptions& options, Context& context) {
 }  // namespace
 
 void add_profile(CLI::App& app, Action& chosen) {
-  CLI::App& group = add_group(app, "profile", "look at what was measured of a model and the machines");
+  CLI::App& group = add_group(app, "profile", "measure a model and the machines, and look at what was measured");
+  add_profile_measurements(group, chosen);
+  add_profile_comm(group, chosen);
+  add_profile_sync(group, chosen);
+  add_profile_estimate(group, chosen);
   add_command<ShowOptions>(
       group, chosen, "show", "print a summary of profiles",
       [](Arguments& command, ShowOptions& options) {

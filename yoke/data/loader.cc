@@ -25,7 +25,7 @@ base::Result<Batch> load(const Dataset& dataset, const Order& order) {
   } catch (const base::Failure& failure) {
     return failure.error();
   } catch (const std::bad_alloc&) {
-    return base::peer_error(
+    return base::infeasible_error(
         fmt::format("not enough memory for {} samples of {}; make the local batch smaller, or load "
                     "fewer batches ahead",
                     order.indices.size(), dataset.info().name));

@@ -57,7 +57,19 @@ struct DataLane::Core {
     queue.clear();
     for (auto& one : work) queue.push_back(std::move(one));
     unfinished = queue.size();
+    started = queue.size();
+    met = 0;
     changed.notify_all();
+  }
+
+  /// Until all workers of the same round are here.
+  void meet(const base::Deadline& by) {
+    base::MutexLock lock(mutex);
+    const std::size_t round = met++ / slots.size();
+    const std::size_t wanted = std::min((round + 1) * slots.size(), started);
+    changed.notify_all();
+    while (met < wanted && !error && changed.wait(mutex, by)) {
+    }
   }
 
   base::Status serve(Slot& slot, const std::stop_token& stop) {
@@ -128,6 +140,7 @@ struct DataLane::Core {
     }
     const double loss = score.loss.item<double>();  // waits for the device
     entered.mark(kForwardDone);
+    if (train && options.meet) meet(by);
     const auto middle = clock.now();
     if (train) {
       slot.replica.backward({work.loss_scale == 1 ? score.loss : score.loss * work.loss_scale}, {}, work.weight);
@@ -167,6 +180,8 @@ struct DataLane::Core {
   base::Condition changed;
   std::deque<Work> queue YOKE_GUARDED_BY(mutex);
   std::size_t unfinished YOKE_GUARDED_BY(mutex) = 0;  // in the queue or in a slot's hands
+  std::size_t started YOKE_GUARDED_BY(mutex) = 0;     // workers of this step
+  std::size_t met YOKE_GUARDED_BY(mutex) = 0;         // of them, those that came to meet()
   bool training YOKE_GUARDED_BY(mutex) = true;
   bool stopping YOKE_GUARDED_BY(mutex) = false;
   base::Deadline deadline YOKE_GUARDED_BY(mutex) = base::Deadline::at({});

@@ -8,6 +8,7 @@
 
 #include "yoke/base/units.h"
 #include "yoke/comm/op.h"
+#include "yoke/plan/cost/measured_model.h"
 #include "yoke/plan/solve/batch/batch.h"
 
 namespace yoke::engine {
@@ -32,86 +33,43 @@ struct Table {
   double all_reduce = 0;
 };
 
-/// Costs straight from measurements. One worker at a time on each device: more at once gain nothing where kernels share
-/// the cores of a processor.
-class MeasuredCost final : public plan::BatchCost {
- public:
-  MeasuredCost(cluster::Cluster cluster, std::vector<int> classes, Table table, std::vector<int> class_of_rank)
-      : cluster_(std::move(cluster)), classes_(std::move(classes)), table_(std::move(table)) {
-    const int count = 1 + *std::ranges::max_element(classes_);
-    averages_.resize(static_cast<std::size_t>(count));
-    for (int c = 0; c < count; ++c) {
-      auto& average = averages_[static_cast<std::size_t>(c)];
-      average.sizes.resize(table_.sizes.size(), Entry{.fits = 1});
-      int ranks = 0;
-      for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank) {
-        if (class_of_rank[rank] != c) continue;
-        ++ranks;
-        average.update += table_.update[rank];
-        for (std::size_t i = 0; i < table_.sizes.size(); ++i) {
-          const Entry& one = table_.entries[rank][i];
-          Entry& sum = average.sizes[i];
-          sum.fits = std::min(sum.fits, one.fits);
-          sum.data += one.data;
-          sum.forward += one.forward;
-          sum.backward += one.backward;
-        }
-      }
-      average.update /= ranks;
-      for (auto& sum : average.sizes) {
-        sum.data /= ranks;
-        sum.forward /= ranks;
-        sum.backward /= ranks;
-      }
-    }
-    for (std::size_t i = 0; i < table_.sizes.size(); ++i) {
-      const auto runs = [&](const Average& average) { return average.sizes[i].fits > 0; };
-      if (std::ranges::any_of(averages_, runs)) usable_.push_back(table_.sizes[i]);
-    }
-  }
-
-  const cluster::Cluster& cluster() const override { return cluster_; }
-  const std::vector<int>& node_classes() const override { return classes_; }
-  const std::vector<int>& local_batch_sizes() const override { return usable_; }
-  int max_vsw(int device_class, int lbs) const override { return entry(device_class, lbs).fits > 0 ? 1 : 0; }
-
-  plan::LaneCost lane(int device_class, int lbs, int /*vsw*/, plan::Sync /*sync*/, plan::Extent extent) const override {
-    const Entry& one = entry(device_class, lbs);
-    const double compute = one.forward + one.backward;
-    return {.first_round = compute + all_reduce(extent) + averages_[static_cast<std::size_t>(device_class)].update,
-            .further_round = compute};
-  }
-
-  plan::StepParts parts(int device_class, const plan::LaneWork& work, plan::Sync /*sync*/,
-                        plan::Extent extent) const override {
-    const Entry& one = entry(device_class, work.lbs);
-    return {.forward = one.forward * (work.ga + 1),
-            .backward = one.backward * (work.ga + 1),
-            .all_reduce_exposed = all_reduce(extent),
-            .update = averages_[static_cast<std::size_t>(device_class)].update};
-  }
-
-  plan::Sync recommended_sync() const override { return plan::Sync::kOverlap; }
-
- private:
-  struct Average {
-    std::vector<Entry> sizes;
+/// The costs of the classes of ranks, each the mean of its ranks. One worker at a time on each device: more at once
+/// gain nothing where kernels share the cores of a processor.
+plan::MeasuredModel make_cost(cluster::Cluster cluster, std::vector<int> node_classes, const Table& table,
+                              const std::vector<int>& class_of_rank) {
+  const auto classes = static_cast<std::size_t>(1 + *std::ranges::max_element(node_classes));
+  std::vector<plan::MeasuredTable> tables(classes);
+  for (std::size_t c = 0; c < classes; ++c) {
+    double ranks = 0;
     double update = 0;
-  };
-
-  const Entry& entry(int device_class, int lbs) const {
-    const auto found = std::ranges::find(table_.sizes, lbs);
-    return averages_[static_cast<std::size_t>(device_class)]
-        .sizes[static_cast<std::size_t>(found - table_.sizes.begin())];
+    for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank) {
+      if (static_cast<std::size_t>(class_of_rank[rank]) != c) continue;
+      ++ranks;
+      update += table.update[rank];
+    }
+    for (std::size_t i = 0; i < table.sizes.size(); ++i) {
+      Entry mean{.fits = 1};
+      for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank) {
+        if (static_cast<std::size_t>(class_of_rank[rank]) != c) continue;
+        const Entry& one = table.entries[rank][i];
+        mean.fits = std::min(mean.fits, one.fits);
+        mean.forward += one.forward / ranks;
+        mean.backward += one.backward / ranks;
+      }
+      if (mean.fits == 0) continue;
+      tables[c][table.sizes[i]] = {{.vsw = 1,
+                                    .data = 0,  // loaded beside the passes
+                                    .forward = mean.forward,
+                                    .backward = mean.backward,
+                                    .first = update / ranks,
+                                    .update = update / ranks}};
+    }
   }
-  double all_reduce(plan::Extent extent) const { return extent.devices > 1 ? table_.all_reduce : 0; }
-
-  const cluster::Cluster cluster_;
-  const std::vector<int> classes_;
-  const Table table_;
-  std::vector<Average> averages_;  // by class
-  std::vector<int> usable_;
-};
+  const auto reduce = [seconds = table.all_reduce](int /*device_class*/, plan::Extent extent) {
+    return plan::ReduceTime{.early = 0, .last = extent.devices > 1 ? seconds : 0};
+  };
+  return {std::move(cluster), std::move(node_classes), std::move(tables), reduce, 0, plan::Sync::kOverlap};
+}
 
 /// The nodes of the ranks' devices, the class of each node, and of each rank.
 struct Sorted {
@@ -147,7 +105,7 @@ base::Result<Sorted> sort_devices(const std::vector<DeviceSpec>& devices) {
 /// Activations of a pass, judged by one of few samples: they grow with the samples.
 base::Result<double> bytes_per_sample(Trainer& trainer) {
   YOKE_TRY(const Measurement probe, trainer.measure(kProbe, 1));
-  return static_cast<double>(std::max<std::int64_t>(0, probe.peak_bytes - trainer.state_bytes())) / kProbe;
+  return static_cast<double>(std::max<std::int64_t>(0, probe.peak_bytes - trainer.state_bytes().total())) / kProbe;
 }
 
 base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOptions& options, const base::Clock& clock,
@@ -165,8 +123,9 @@ base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOpti
   std::vector<double> numbers(ranks * (sizes.size() * kFields + 1));
   double* own = numbers.data() + rank * (sizes.size() * kFields + 1);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const bool fits = !device.memory_bytes || static_cast<double>(trainer.state_bytes()) + per_sample * sizes[i] <=
-                                                  static_cast<double>(*device.memory_bytes);
+    const bool fits =
+        !device.memory_bytes || static_cast<double>(trainer.state_bytes().total()) + per_sample * sizes[i] <=
+                                    static_cast<double>(*device.memory_bytes);
     // All ranks measure together: what they share (cores, memory) is shared in training too.
     YOKE_CHECK(group.run(comm::barrier(), by()));
     if (!fits) continue;
@@ -212,7 +171,7 @@ std::vector<int> local_batches_to_try(const plan::BatchSpec& batch, int devices)
 base::Result<bool> fits_memory(Trainer& trainer, const DeviceSpec& device, int lbs, int vsw) {
   if (!device.memory_bytes) return true;
   YOKE_TRY(const double per_sample, bytes_per_sample(trainer));
-  return static_cast<double>(trainer.state_bytes()) + per_sample * lbs * vsw <=
+  return static_cast<double>(trainer.state_bytes().total()) + per_sample * lbs * vsw <=
          static_cast<double>(*device.memory_bytes);
 }
 
@@ -226,8 +185,8 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
   if (sizes.empty()) sizes.push_back(*at_most);
 
   for (;;) {
-    YOKE_TRY(Table table, measure(trainer, group, options, clock, sizes));
-    const MeasuredCost cost(cluster, sorted.node_classes, std::move(table), sorted.rank_classes);
+    YOKE_TRY(const Table table, measure(trainer, group, options, clock, sizes));
+    const plan::MeasuredModel cost = make_cost(cluster, sorted.node_classes, table, sorted.rank_classes);
     if (cost.local_batch_sizes().empty()) {
       // Nothing fits: half of the smallest, which keeps the global batch with twice the rounds.
       const int smallest = *std::ranges::min_element(sizes);
@@ -235,7 +194,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
         return base::infeasible_error(fmt::format(
             "the model does not fit: weights, gradients and optimizer take {} and one sample at a time exceeds the "
             "smallest device's memory; expected devices with more `memory`",
-            base::format(base::Bytes{trainer.state_bytes()})));
+            base::format(base::Bytes{trainer.state_bytes().total()})));
       }
       sizes = {smallest / 2};
       continue;

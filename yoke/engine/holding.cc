@@ -91,11 +91,14 @@ std::int64_t Holding::fingerprint(std::size_t block) const {
   return hash == 0 ? 1 : static_cast<std::int64_t>(hash);
 }
 
-std::int64_t Holding::bytes() const {
-  std::int64_t bytes = parameters_->buffer_bytes();
+StateBytes Holding::bytes() const {
+  StateBytes bytes{.buffers = parameters_->buffer_bytes()};
   for (std::size_t i = 0; i < parameters_->buckets().size(); ++i) {
-    bytes += 2 * static_cast<std::int64_t>(parameters_->buckets()[i].weights.nbytes());
-    for (const auto& [name, tensor] : optimizer_->state(i)) bytes += static_cast<std::int64_t>(tensor.nbytes());
+    bytes.weights += static_cast<std::int64_t>(parameters_->buckets()[i].weights.nbytes());
+    bytes.gradients += static_cast<std::int64_t>(parameters_->buckets()[i].gradients.nbytes());
+    for (const auto& [name, tensor] : optimizer_->state(i)) {
+      bytes.optimizer += static_cast<std::int64_t>(tensor.nbytes());
+    }
   }
   return bytes;
 }

@@ -31,6 +31,16 @@ struct BlockRange {
   bool operator==(const BlockRange&) const = default;
 };
 
+/// Bytes that a device holds once, whatever runs on it.
+struct StateBytes {
+  std::int64_t weights = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t buffers = 0;
+
+  std::int64_t total() const { return weights + gradients + optimizer + buffers; }
+};
+
 /// One thread owns it.
 class Holding {
  public:
@@ -58,8 +68,7 @@ class Holding {
   /// Tells a block's weights apart; not meant against malice. Never 0.
   std::int64_t fingerprint(std::size_t block) const;
 
-  /// Of weights, gradients, state and buffers.
-  std::int64_t bytes() const;
+  StateBytes bytes() const;
 
  private:
   Holding() = default;

@@ -63,6 +63,8 @@ struct LaneOptions {
   plan::Precision precision = plan::Precision::kFp32;
   models::LossOptions loss;
   TraceSink trace;
+  bool meet = false;  // workers that run at once begin their backward passes together, so that all their activations
+                      // are there at one moment: the most memory that a step can take
 };
 
 /// The generator of a worker's own draws.

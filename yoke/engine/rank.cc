@@ -9,27 +9,15 @@
 #include "yoke/data/dataset.h"
 #include "yoke/engine/checkpoint/checkpoint.h"
 #include "yoke/engine/first_plan.h"
+#include "yoke/engine/job_parts.h"
 #include "yoke/engine/median.h"
 #include "yoke/engine/trainer.h"
 #include "yoke/tensor/device.h"
-#include "yoke/tensor/memory.h"
 
 namespace yoke::engine {
 namespace {
 
 constexpr std::size_t kWarmUpSteps = 3;  // not counted in the measured step time
-
-data::DatasetOptions dataset_options(const plan::DataSpec& spec, data::Split split) {
-  return {.name = spec.name,
-          .path = spec.path,
-          .split = split,
-          .limit = spec.limit,
-          .shape = spec.shape,
-          .classes = spec.classes,
-          .image = spec.image,
-          .resize = spec.resize,
-          .corrupt = spec.corrupt == plan::CorruptPolicy::kSkip ? data::Corrupt::kSkip : data::Corrupt::kStop};
-}
 
 class Run {
  public:
@@ -44,17 +32,9 @@ class Run {
 
  private:
   base::Result<RankResult> train() {
-    tensor::use_metered_cpu_memory();
     const auto& device = options_.devices[static_cast<std::size_t>(group_->rank())];
-    const bool cuda = device.id.index < tensor::cuda_device_count();
-    // The bits of a kernel's result may depend on its threads: with one they depend on nothing.
-    device_ = cuda ? tensor::make_cuda_device(device.id.index)
-                   : tensor::make_cpu_device(options_.job.reproducible ? 1 : device.threads);
-    if (options_.job.precision == plan::Precision::kFp16 && !cuda) {
-      return base::input_error("precision fp16 needs a CUDA device; expected fp32 or bf16 on a CPU",
-                               {.field = "precision"});
-    }
-    YOKE_CHECK(open_data());
+    YOKE_TRY(device_, make_device(options_.job, device));
+    YOKE_CHECK(open_data_sets());
     YOKE_CHECK(make_trainer(device));
     YOKE_TRY(const plan::Plan plan, choose_plan(device));  // measures, so before there is a state to keep
     YOKE_CHECK(resume());
@@ -72,9 +52,9 @@ class Run {
     return result;
   }
 
-  base::Status open_data() {
-    YOKE_TRY(train_, data::open_dataset(dataset_options(options_.job.data, data::Split::kTrain)));
-    auto test = data::open_dataset(dataset_options(options_.job.data, data::Split::kTest));
+  base::Status open_data_sets() {
+    YOKE_TRY(train_, open_data(options_.job.data, data::Split::kTrain));
+    auto test = open_data(options_.job.data, data::Split::kTest);
     if (test.ok()) {
       test_ = *std::move(test);
     } else if (first_) {
@@ -84,17 +64,8 @@ class Run {
   }
 
   base::Status make_trainer(const DeviceSpec& device) {
-    const auto& info = train_->info();
     const auto& model = options_.job.model;
-    const std::int64_t classes = model.classes.value_or(info.classes);
-    if (classes < info.classes) {
-      return base::input_error(fmt::format("the model has {} classes but the data set `{}` has {}; expected at least "
-                                           "as many, or leave model.classes out",
-                                           classes, info.name, info.classes),
-                               {.field = "model.classes"});
-    }
-    YOKE_TRY(auto architecture,
-             models::make_model(model.name, {.classes = classes, .input_shape = info.input_shape, .path = model.path}));
+    YOKE_TRY(auto architecture, make_architecture(model, train_->info()));
     TrainerOptions how{.job = options_.job,
                        .architecture = std::move(architecture),
                        .train = train_.get(),

@@ -77,7 +77,8 @@ struct Trainer::Core {
     return {.speed = options.speed,
             .precision = options.job.precision,
             .loss = {.label_smoothing = options.job.label_smoothing},
-            .trace = options.trace};
+            .trace = options.trace,
+            .meet = options.meet};
   }
 
   DataLane& data_lane() {
@@ -462,10 +463,10 @@ struct Trainer::Core {
     if (!computed) computed = stage ? stage->finish(by) : lane->finish(by);
     if (!computed->ok()) return stop_all(computed->error());
     YOKE_CHECK(updated);
-    const LaneReport& done = **computed;
-    YOKE_TRY(const Totals totals, add_up(done, stop, by));
+    last_lane = **computed;
+    YOKE_TRY(const Totals totals, add_up(last_lane, stop, by));
     YOKE_CHECK(share_buffers(by));
-    if (totals.bad > 0) return not_finite(done, how.lr, by);
+    if (totals.bad > 0) return not_finite(last_lane, how.lr, by);
     return report_step(totals, samples, how.lr, begin);
   }
 
@@ -909,6 +910,16 @@ struct Trainer::Core {
     return {};
   }
 
+  std::vector<double> bucket_mebibytes() const {
+    std::vector<double> sizes;
+    for (const auto& bucket : holding->parameters().buckets()) {
+      std::int64_t elements = 0;
+      for (const auto& segment : bucket.segments) elements += segment.count;
+      sizes.push_back(static_cast<double>(elements * bucket.weights.element_size()) / (1 << 20));
+    }
+    return sizes;
+  }
+
   /// The track of the thread that reduces and updates, after those of the slots.
   static constexpr int kReducerThread = 100;
 
@@ -933,6 +944,7 @@ struct Trainer::Core {
   std::vector<std::int64_t> own_workers;
   int own_vsw = 1;
   bool stopping = false;
+  LaneReport last_lane;
   std::unique_ptr<comm::Group> group;
   std::vector<std::unique_ptr<comm::Group>> subgroups;
   std::vector<comm::Group*> segment_groups;   // by segment; null: this rank does not share it
@@ -1032,8 +1044,16 @@ base::Result<double> Trainer::measure_all_reduce(comm::Group& group) {
   return core_->measure_all_reduce(group);
 }
 
-std::int64_t Trainer::state_bytes() const {
-  return core_->holding ? core_->holding->bytes() : 0;
+StateBytes Trainer::state_bytes() const {
+  return core_->holding ? core_->holding->bytes() : StateBytes{};
+}
+
+std::vector<double> Trainer::bucket_mebibytes() const {
+  return core_->bucket_mebibytes();
+}
+
+const LaneReport& Trainer::last_lane() const {
+  return core_->last_lane;
 }
 
 }  // namespace yoke::engine

@@ -17,6 +17,7 @@
 #include "yoke/data/sampler.h"
 #include "yoke/engine/checkpoint/checkpoint.h"
 #include "yoke/engine/data_lane.h"
+#include "yoke/engine/holding.h"
 #include "yoke/engine/loss_scale.h"
 #include "yoke/engine/rank.h"
 #include "yoke/models/model.h"
@@ -35,6 +36,7 @@ struct TrainerOptions {
   double speed = 1;
   TraceSink trace;
   std::optional<LossScaleOptions> loss_scale;         // absent: none; fp16 needs it
+  bool meet = false;                                  // LaneOptions::meet
   base::Duration patience = std::chrono::minutes(5);  // of every wait for other ranks
   bool holds_all = true;  // the whole model from the start; else what the plan wants, when it is known
 };
@@ -104,8 +106,11 @@ class Trainer {
   /// Seconds of updating all buckets, and of reducing them in `group`. Precondition: no step was done yet.
   double measure_update();
   base::Result<double> measure_all_reduce(comm::Group& group);
-  /// Bytes of weights, gradients and optimizer state.
-  std::int64_t state_bytes() const;
+  StateBytes state_bytes() const;
+  /// The sizes of the gradient buckets in MiB, without the gaps between parameters.
+  std::vector<double> bucket_mebibytes() const;
+  /// What this device did in the last step.
+  const LaneReport& last_lane() const;
 
  private:
   struct Core;

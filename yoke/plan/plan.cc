@@ -168,6 +168,9 @@ base::Result<Plan> parse_plan(std::string_view json, const std::string& file) {
   plan.sync = static_cast<Sync>(root.field("sync").one_of(kSyncNames));
   plan.step_seconds = root.field("step_seconds").number(kSeconds);
   plan.cost_model = root.field("cost_model").text();
+  if (auto source = root.find("source")) {
+    plan.source = static_cast<profile::Source>(source->one_of({"measured", "estimate"}));
+  }
   if (auto lanes = root.find("data_lanes")) {
     for (auto& lane : lanes->items()) plan.data_lanes.push_back(read_data_lane(lane));
   }
@@ -194,6 +197,7 @@ std::string to_json(const Plan& plan) {
             {"sync", to_string(plan.sync)},
             {"cost_model", plan.cost_model},
             {"step_seconds", plan.step_seconds}};
+  if (plan.source != profile::Source::kMeasured) json["source"] = profile::to_string(plan.source);
   if (!plan.data_lanes.empty()) {
     Json& lanes = json["data_lanes"] = Json::array();
     for (const auto& lane : plan.data_lanes) {

@@ -12,6 +12,7 @@
 #include "yoke/base/result.h"
 #include "yoke/cluster/cluster.h"
 #include "yoke/plan/cost/batch_cost.h"
+#include "yoke/profile/source.h"
 
 namespace yoke::plan {
 
@@ -70,8 +71,9 @@ struct Plan {
   Sync sync = Sync::kOverlap;
   std::vector<DataLane> data_lanes;
   std::vector<PipelineLane> pipeline_lanes;
-  double step_seconds = 0;  // predicted; 0: an imported plan that nobody has priced
-  std::string cost_model;   // which model predicted it; "none"
+  double step_seconds = 0;                              // predicted; 0: an imported plan that nobody has priced
+  std::string cost_model;                               // which model predicted it; "none"
+  profile::Source source = profile::Source::kMeasured;  // of the profiles that it was predicted from
 
   std::int64_t workers() const;
   /// 0 when the step was not predicted.

@@ -142,4 +142,10 @@ Result<LayerGraph> LayerGraph::with_stages(const std::vector<std::optional<int>>
   return graph;
 }
 
+LayerGraph LayerGraph::with_source(Source source) const {
+  LayerGraph graph = *this;
+  graph.source_ = source;
+  return graph;
+}
+
 }  // namespace yoke::profile

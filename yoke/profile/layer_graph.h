@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "yoke/base/result.h"
+#include "yoke/profile/source.h"
 
 namespace yoke::profile {
 
@@ -49,7 +50,13 @@ class LayerGraph {
   /// The same graph with `stages[i]` as the stage of layer i.
   base::Result<LayerGraph> with_stages(const std::vector<std::optional<int>>& stages) const;
 
-  bool operator==(const LayerGraph& other) const { return layers_ == other.layers_ && edges_ == other.edges_; }
+  /// Where its times and sizes come from.
+  Source source() const { return source_; }
+  LayerGraph with_source(Source source) const;
+
+  bool operator==(const LayerGraph& other) const {
+    return layers_ == other.layers_ && edges_ == other.edges_ && source_ == other.source_;
+  }
 
  private:
   LayerGraph() = default;
@@ -58,6 +65,7 @@ class LayerGraph {
   std::vector<std::vector<int>> successors_;
   std::vector<std::vector<int>> predecessors_;
   std::vector<int> order_;
+  Source source_ = Source::kMeasured;
 };
 
 }  // namespace yoke::profile

@@ -34,6 +34,14 @@ Status validate(const ComputeSample& sample, const Where& where) {
     if (!is_time(ms))
       return input_error(fmt::format("found {} ms, expected a finite time >= 0", ms), inside(where, std::string(name)));
   }
+  if (sample.round_ms && !is_time(*sample.round_ms)) {
+    return input_error(fmt::format("found {} ms, expected a finite time >= 0", *sample.round_ms),
+                       inside(where, "round"));
+  }
+  if (sample.confidence && !is_time(sample.confidence->spread)) {
+    return input_error(fmt::format("found a spread of {}, expected a finite share >= 0", sample.confidence->spread),
+                       inside(where, "confidence"));
+  }
   if (sample.forward_ms + sample.backward_ms <= 0) {
     return input_error("found forward and backward times of 0, expected a measured time > 0", where);
   }
@@ -80,14 +88,27 @@ Status validate(const ProfileSet& profiles, const Where& where) {
       return input_error(fmt::format("found a bucket of {} MiB, expected a size > 0 and at most 1e9", size), where);
     }
   }
-  for (const auto* points : {&profiles.comm.intra, &profiles.comm.inter}) {
+  return validate(profiles.comm, where);
+}
+
+Status validate(const CommProfile& comm, const Where& where) {
+  for (const auto* points : {&comm.intra, &comm.inter}) {
     for (const auto& point : *points) {
-      if (!is_time(point.ideal_ms) || !is_time(point.measured_ms)) {
+      if (!is_time(point.ideal_ms) || !is_time(point.measured_ms) || !is_time(point.spread_ms.value_or(0))) {
         return input_error(fmt::format("found an all-reduce of {},{} ms, expected finite times >= 0", point.ideal_ms,
                                        point.measured_ms),
                            where);
       }
     }
+  }
+  for (const auto& link : comm.links) {
+    if (is_time(link.latency_ms) && link.bandwidth.bytes_per_s > 0 && std::isfinite(link.bandwidth.bytes_per_s)) {
+      continue;
+    }
+    return input_error(fmt::format("found a link on {} with a latency of {} ms and {} bytes/s, expected a finite "
+                                   "latency >= 0 and a bandwidth > 0",
+                                   base::quote(link.backend), link.latency_ms, link.bandwidth.bytes_per_s),
+                       where);
   }
   return {};
 }
@@ -97,6 +118,18 @@ const NodeProfile* ProfileSet::find(std::string_view node) const {
     if (each.node == node) return &each;
   }
   return nullptr;
+}
+
+std::vector<std::string> ProfileSet::estimated_nodes() const {
+  std::vector<std::string> names;
+  for (const auto& each : nodes) {
+    if (each.source == Source::kEstimate) names.push_back(each.node);
+  }
+  return names;
+}
+
+Source ProfileSet::source() const {
+  return comm.source == Source::kEstimate || !estimated_nodes().empty() ? Source::kEstimate : Source::kMeasured;
 }
 
 std::vector<int> ProfileSet::local_batch_sizes() const {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -22,17 +23,66 @@ using base::Result;
 using base::View;
 
 constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kNodeVersion = 2;  // 2 added setup, memory, round_ms and confidence
 constexpr const char* kNodeFormat = "yoke-node-profile";
 constexpr const char* kBucketsFormat = "yoke-buckets";
 constexpr const char* kCommFormat = "yoke-comm";
 constexpr const char* kLayersFormat = "yoke-layers";
+/// Bytes of one op: whole, and exact as a double.
+constexpr base::Range kSize{.least = 0, .most = 9e15};
 
-Json head(const char* format) {
-  return {{"format", format}, {"version", kVersion}};
+/// Comm files with bandwidths, links or bytes; others are written as version 1, which older readers know.
+constexpr std::int64_t kCommVersion = 2;
+
+Json head(const char* format, std::int64_t version = kVersion) {
+  return {{"format", format}, {"version", version}};
+}
+
+/// Measured unless the file says that it is an estimate.
+Source read_source(View root) {
+  auto source = root.find("source");
+  if (!source) return Source::kMeasured;
+  return source->one_of({"measured", "estimate"}) == 1 ? Source::kEstimate : Source::kMeasured;
+}
+
+void put_source(Json& json, Source source) {
+  if (source != Source::kMeasured) json["source"] = to_string(source);
 }
 
 std::string finished(const Json& json) {
   return json.dump(1) + "\n";
+}
+
+std::int64_t read_bytes(View view, const std::string& key) {
+  return view.field(key).bytes().count;
+}
+
+MemoryParts read_memory(View view) {
+  MemoryParts parts{.weights = read_bytes(view, "weights"),
+                    .gradients = read_bytes(view, "gradients"),
+                    .optimizer = read_bytes(view, "optimizer"),
+                    .buffers = read_bytes(view, "buffers"),
+                    .worker = read_bytes(view, "worker"),
+                    .building = read_bytes(view, "building"),
+                    .verified = view.boolean_or("verified", false),
+                    .capped = view.boolean_or("capped", false)};
+  view.done();
+  return parts;
+}
+
+Json to_json(const MemoryParts& parts) {
+  return {{"weights", parts.weights},   {"gradients", parts.gradients}, {"optimizer", parts.optimizer},
+          {"buffers", parts.buffers},   {"worker", parts.worker},       {"building", parts.building},
+          {"verified", parts.verified}, {"capped", parts.capped}};
+}
+
+Confidence read_confidence(View view) {
+  Confidence confidence;
+  confidence.spread = view.field("spread").number(kNotNegative);
+  confidence.count = static_cast<int>(view.field("count").integer(kCount));
+  confidence.noisy = view.boolean_or("noisy", false);
+  view.done();
+  return confidence;
 }
 
 ComputeSample read_sample(View view) {
@@ -45,14 +95,18 @@ ComputeSample read_sample(View view) {
   sample.update_ms = view.field("update_ms").number(kNotNegative);
   sample.copy_ms = view.field("copy_ms").number(kNotNegative);
   sample.bn_sync_ms = view.field("bn_sync_ms").number(kNotNegative);
+  if (auto round = view.find("round_ms")) sample.round_ms = round->number(kNotNegative);
+  if (auto confidence = view.find("confidence")) sample.confidence = read_confidence(*confidence);
   view.done();
   return sample;
 }
 
 LocalBatchProfile read_local_batch(View view) {
   LocalBatchProfile measured;
-  if (auto max_vsw = view.find("max_vsw")) measured.max_vsw = static_cast<int>(max_vsw->integer({.least = 0, .most = kCount.most}));
+  if (auto max_vsw = view.find("max_vsw"))
+    measured.max_vsw = static_cast<int>(max_vsw->integer({.least = 0, .most = kCount.most}));
   if (auto memory = view.find("total_memory")) measured.total_memory = memory->bytes(kPositive);
+  if (auto parts = view.find("memory")) measured.memory = read_memory(*parts);
   for (View sample : view.field("compute").items()) {
     measured.compute.push_back(read_sample(sample));
     const std::size_t count = measured.compute.size();
@@ -65,37 +119,105 @@ LocalBatchProfile read_local_batch(View view) {
   return measured;
 }
 
+Json to_json(const ComputeSample& sample) {
+  Json json{{"vsw", sample.vsw},
+            {"total_ms", sample.total_ms},
+            {"data_ms", sample.data_ms},
+            {"forward_ms", sample.forward_ms},
+            {"backward_ms", sample.backward_ms},
+            {"update_ms", sample.update_ms},
+            {"copy_ms", sample.copy_ms},
+            {"bn_sync_ms", sample.bn_sync_ms}};
+  if (sample.round_ms) json["round_ms"] = *sample.round_ms;
+  if (const auto& confidence = sample.confidence) {
+    json["confidence"] = {{"spread", confidence->spread}, {"count", confidence->count}, {"noisy", confidence->noisy}};
+  }
+  return json;
+}
+
 Json to_json(int lbs, const LocalBatchProfile& measured) {
   Json json{{"lbs", lbs}};
   if (measured.max_vsw) json["max_vsw"] = *measured.max_vsw;
   if (measured.total_memory) json["total_memory"] = measured.total_memory->count;
+  if (measured.memory) json["memory"] = to_json(*measured.memory);
   json["compute"] = Json::array();
-  for (const auto& sample : measured.compute) {
-    json["compute"].push_back({{"vsw", sample.vsw},
-                               {"total_ms", sample.total_ms},
-                               {"data_ms", sample.data_ms},
-                               {"forward_ms", sample.forward_ms},
-                               {"backward_ms", sample.backward_ms},
-                               {"update_ms", sample.update_ms},
-                               {"copy_ms", sample.copy_ms},
-                               {"bn_sync_ms", sample.bn_sync_ms}});
-  }
+  for (const auto& sample : measured.compute) json["compute"].push_back(to_json(sample));
   return json;
 }
 
 std::vector<CommPoint> read_points(View list) {
   std::vector<CommPoint> points;
   for (View view : list.items()) {
-    points.push_back({view.field("ideal_ms").number(kNotNegative), view.field("measured_ms").number(kNotNegative)});
+    CommPoint point{view.field("ideal_ms").number(kNotNegative), view.field("measured_ms").number(kNotNegative)};
+    if (auto bytes = view.find("bytes")) point.bytes = bytes->integer(kSize);
+    if (auto spread = view.find("spread_ms")) point.spread_ms = spread->number(kNotNegative);
     view.done();
+    points.push_back(point);
   }
   return points;
 }
 
 Json to_json(const std::vector<CommPoint>& points) {
   Json json = Json::array();
-  for (const auto& point : points) json.push_back({{"ideal_ms", point.ideal_ms}, {"measured_ms", point.measured_ms}});
+  for (const auto& point : points) {
+    Json entry{{"ideal_ms", point.ideal_ms}, {"measured_ms", point.measured_ms}};
+    if (point.bytes) entry["bytes"] = *point.bytes;
+    if (point.spread_ms) entry["spread_ms"] = *point.spread_ms;
+    json.push_back(std::move(entry));
+  }
   return json;
+}
+
+const std::vector<std::string> kScopes{"intra", "inter"};
+const std::vector<std::string> kOps{"all_reduce", "message"};
+
+LinkProfile read_link(View view) {
+  LinkProfile link;
+  link.scope = static_cast<LinkScope>(view.field("scope").one_of(kScopes));
+  link.op = static_cast<LinkOp>(view.field("op").one_of(kOps));
+  link.backend = view.field("backend").text();
+  link.ranks = static_cast<int>(view.field("ranks").integer(kCount));
+  if (auto between = view.find("between")) {
+    for (View host : between->items()) link.between.push_back(host.text());
+  }
+  link.latency_ms = view.field("latency_ms").number(kNotNegative);
+  link.bandwidth.bytes_per_s = view.field("bytes_per_second").number(kPositive);
+  link.error = view.field("error").number(kNotNegative);
+  for (View point : view.field("points").items()) {
+    link.points.push_back({.bytes = point.field("bytes").integer(kSize),
+                           .median_ms = point.field("median_ms").number(kNotNegative),
+                           .spread_ms = point.field("spread_ms").number(kNotNegative),
+                           .repeats = static_cast<int>(point.field("repeats").integer(kCount))});
+    point.done();
+  }
+  view.done();
+  return link;
+}
+
+Json to_json(const LinkProfile& link) {
+  Json json{{"scope", kScopes.at(static_cast<std::size_t>(link.scope))},
+            {"op", kOps.at(static_cast<std::size_t>(link.op))},
+            {"backend", link.backend},
+            {"ranks", link.ranks}};
+  if (!link.between.empty()) json["between"] = link.between;
+  json["latency_ms"] = link.latency_ms;
+  json["bytes_per_second"] = link.bandwidth.bytes_per_s;
+  json["error"] = link.error;
+  json["points"] = Json::array();
+  for (const auto& point : link.points) {
+    json["points"].push_back({{"bytes", point.bytes},
+                              {"median_ms", point.median_ms},
+                              {"spread_ms", point.spread_ms},
+                              {"repeats", point.repeats}});
+  }
+  return json;
+}
+
+/// Whether the file holds what version 1 had no keys for.
+bool is_rich(const CommProfile& comm) {
+  const auto rich = [](const CommPoint& point) { return point.bytes || point.spread_ms; };
+  return comm.source != Source::kMeasured || comm.intra_bandwidth || comm.inter_bandwidth || !comm.links.empty() ||
+         std::ranges::any_of(comm.intra, rich) || std::ranges::any_of(comm.inter, rich);
 }
 
 Layer read_layer(View view) {
@@ -120,11 +242,13 @@ Result<NodeFile> parse_node_file(std::string_view text, const std::string& file)
   YOKE_TRY(const base::Document document, base::parse_json(text, file));
   base::Reader reader(document);
   View root = reader.root();
-  base::expect_format(root, kNodeFormat, kVersion);
+  base::expect_format(root, kNodeFormat, kNodeVersion);
   NodeFile node;
   node.model = root.field("model").text();
   node.profile.node = root.field("node").text();
   node.profile.device_type = root.field("device_type").text();
+  node.profile.source = read_source(root);
+  node.profile.setup = root.text_or("setup", "");
   for (View view : root.field("local_batches").items()) {
     const int lbs = static_cast<int>(view.field("lbs").integer(kCount));
     LocalBatchProfile measured = read_local_batch(view);
@@ -139,10 +263,12 @@ Result<NodeFile> parse_node_file(std::string_view text, const std::string& file)
 }
 
 std::string to_node_json(const NodeFile& node) {
-  Json json = head(kNodeFormat);
+  Json json = head(kNodeFormat, kNodeVersion);
   json["model"] = node.model;
   json["node"] = node.profile.node;
   json["device_type"] = node.profile.device_type;
+  put_source(json, node.profile.source);
+  if (!node.profile.setup.empty()) json["setup"] = node.profile.setup;
   json["local_batches"] = Json::array();
   for (const auto& [lbs, measured] : node.profile.by_lbs) json["local_batches"].push_back(to_json(lbs, measured));
   return finished(json);
@@ -174,20 +300,36 @@ Result<CommProfile> parse_comm_file(std::string_view text, const std::string& fi
   YOKE_TRY(const base::Document document, base::parse_json(text, file));
   base::Reader reader(document);
   View root = reader.root();
-  base::expect_format(root, kCommFormat, kVersion);
+  base::expect_format(root, kCommFormat, kCommVersion);
   CommProfile comm;
+  comm.source = read_source(root);
   comm.intra = read_points(root.field("intra"));
   comm.inter = read_points(root.field("inter"));
+  if (auto bandwidth = root.find("intra_bandwidth")) comm.intra_bandwidth = bandwidth->bandwidth(kPositive);
+  if (auto bandwidth = root.find("inter_bandwidth")) comm.inter_bandwidth = bandwidth->bandwidth(kPositive);
+  if (auto links = root.find("links")) {
+    for (View link : links->items()) comm.links.push_back(read_link(link));
+  }
   root.done();
   if (!reader.ok()) return reader.error();
+  YOKE_CHECK(validate(comm, {.file = file}));
   return comm;
 }
 
-std::string to_comm_json(const CommProfile& comm) {
-  Json json = head(kCommFormat);
+Json comm_json(const CommProfile& comm) {
+  Json json = head(kCommFormat, is_rich(comm) ? kCommVersion : kVersion);
+  put_source(json, comm.source);
   json["intra"] = to_json(comm.intra);
   json["inter"] = to_json(comm.inter);
-  return finished(json);
+  if (comm.intra_bandwidth) json["intra_bandwidth"] = comm.intra_bandwidth->bytes_per_s;
+  if (comm.inter_bandwidth) json["inter_bandwidth"] = comm.inter_bandwidth->bytes_per_s;
+  if (!comm.links.empty()) json["links"] = Json::array();
+  for (const auto& link : comm.links) json["links"].push_back(to_json(link));
+  return json;
+}
+
+std::string to_comm_json(const CommProfile& comm) {
+  return finished(comm_json(comm));
 }
 
 Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& file) {
@@ -195,6 +337,7 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   base::Reader reader(document);
   View root = reader.root();
   base::expect_format(root, kLayersFormat, kVersion);
+  const Source source = read_source(root);
   std::vector<Layer> layers;
   std::unordered_map<std::string, int> indices;
   for (View view : root.field("layers").items()) {
@@ -222,11 +365,13 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   }
   root.done();
   if (!reader.ok()) return reader.error();
-  return LayerGraph::make(std::move(layers), std::move(edges), {.file = file});
+  YOKE_TRY(const LayerGraph graph, LayerGraph::make(std::move(layers), std::move(edges), {.file = file}));
+  return graph.with_source(source);
 }
 
 std::string to_layers_json(const LayerGraph& graph) {
   Json json = head(kLayersFormat);
+  put_source(json, graph.source());
   json["layers"] = Json::array();
   for (const auto& layer : graph.layers()) {
     Json entry{{"id", layer.id},

@@ -73,10 +73,7 @@ Result<ProfileSet> load_profiles(const std::string& folder) {
     YOKE_CHECK(check_model(buckets.model, profiles.model, path));
     profiles.buckets = std::move(buckets.buckets);
   }
-  if (const std::string path = join_path(folder, kComm); base::exists(path)) {
-    YOKE_TRY(const std::string text, base::read_file(path));
-    YOKE_TRY(profiles.comm, parse_comm_file(text, path));
-  }
+  YOKE_TRY(profiles.comm, load_comm(folder));
   YOKE_CHECK(validate(profiles, {.file = folder}));
   return profiles;
 }
@@ -92,8 +89,20 @@ Status save_profiles(const std::string& folder, const ProfileSet& profiles) {
   if (!profiles.buckets.mebibytes.empty()) {
     YOKE_CHECK(base::publish_file(join_path(folder, kBuckets), to_buckets_json({profiles.model, profiles.buckets})));
   }
-  if (profiles.comm == CommProfile{}) return {};
-  return base::publish_file(join_path(folder, kComm), to_comm_json(profiles.comm));
+  return profiles.comm == CommProfile{} ? Status{} : save_comm(folder, profiles.comm);
+}
+
+Result<CommProfile> load_comm(const std::string& folder) {
+  const std::string path = join_path(folder, kComm);
+  if (!base::exists(path)) return CommProfile{};
+  YOKE_TRY(const std::string text, base::read_file(path));
+  return parse_comm_file(text, path);
+}
+
+Status save_comm(const std::string& folder, const CommProfile& comm) {
+  YOKE_CHECK(validate(comm));
+  YOKE_CHECK(base::make_folder(folder));
+  return base::publish_file(join_path(folder, kComm), to_comm_json(comm));
 }
 
 Result<LayerGraph> load_layers(const std::string& folder) {

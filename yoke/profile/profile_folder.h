@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "yoke/base/json.h"
 #include "yoke/base/result.h"
 #include "yoke/profile/layer_graph.h"
 #include "yoke/profile/profile.h"
@@ -22,6 +23,10 @@ namespace yoke::profile {
 base::Result<ProfileSet> load_profiles(const std::string& folder);
 /// Writes the nodes of `profiles` and, unless empty, its buckets and comm. Files of other nodes stay.
 base::Status save_profiles(const std::string& folder, const ProfileSet& profiles);
+
+/// <folder>/comm.json; empty when there is none.
+base::Result<CommProfile> load_comm(const std::string& folder);
+base::Status save_comm(const std::string& folder, const CommProfile& comm);
 
 /// <folder>/layers.json.
 base::Result<LayerGraph> load_layers(const std::string& folder);
@@ -47,6 +52,8 @@ std::string to_buckets_json(const BucketsFile& buckets);
 
 base::Result<CommProfile> parse_comm_file(std::string_view text, const std::string& file);
 std::string to_comm_json(const CommProfile& comm);
+/// The same as a value, for whoever puts it into something larger.
+base::Json comm_json(const CommProfile& comm);
 
 base::Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& file);
 std::string to_layers_json(const LayerGraph& graph);

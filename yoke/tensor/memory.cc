@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <new>
 #include <vector>
@@ -36,11 +37,19 @@ std::size_t size_class(std::size_t bytes) {
 class Memory {
  public:
   void* take(std::size_t bytes) {
+    const auto count = static_cast<std::int64_t>(bytes);
+    const auto now = bytes_.fetch_add(count) + count;
     const std::size_t capacity = bytes >= kCachedFrom ? size_class(bytes) : 0;
-    std::byte* block = capacity > 0 ? recycled(capacity) : nullptr;
-    if (block == nullptr) block = fresh(capacity > 0 ? capacity : bytes);
+    std::byte* block = nullptr;
+    if (now <= limit_.load()) {
+      if (capacity > 0) block = recycled(capacity);
+      if (block == nullptr) block = fresh(capacity > 0 ? capacity : bytes);
+    }
+    if (block == nullptr) {
+      bytes_.fetch_sub(count);
+      throw std::bad_alloc();
+    }
     new (block) Header{bytes, capacity};
-    const auto now = bytes_.fetch_add(static_cast<std::int64_t>(bytes)) + static_cast<std::int64_t>(bytes);
     auto peak = peak_.load();
     while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
     }
@@ -66,6 +75,7 @@ class Memory {
 
   MemoryUse use() const { return {.bytes = bytes_.load(), .peak_bytes = peak_.load()}; }
   void reset_peak() { peak_.store(bytes_.load()); }
+  void limit(std::int64_t bytes) { limit_.store(bytes); }
 
  private:
   std::byte* recycled(std::size_t capacity) {
@@ -77,6 +87,7 @@ class Memory {
     return block;
   }
 
+  /// nullptr when the system has no more.
   std::byte* fresh(std::size_t bytes) {
     const std::size_t whole = bytes + kAlignment;
     const bool huge = whole >= kHugePage;
@@ -84,7 +95,7 @@ class Memory {
     if (::posix_memalign(&block, huge ? kHugePage : kAlignment, whole) != 0) {
       // What is kept may be of the wrong sizes for what is wanted now.
       release();
-      if (::posix_memalign(&block, kAlignment, whole) != 0) throw std::bad_alloc();
+      if (::posix_memalign(&block, kAlignment, whole) != 0) return nullptr;
     }
     if (huge) ::madvise(block, whole, MADV_HUGEPAGE);  // advice: where it is not taken, nothing is lost
     return static_cast<std::byte*>(block);
@@ -92,6 +103,7 @@ class Memory {
 
   std::atomic<std::int64_t> bytes_{0};
   std::atomic<std::int64_t> peak_{0};
+  std::atomic<std::int64_t> limit_{std::numeric_limits<std::int64_t>::max()};
   base::Mutex mutex_;
   std::map<std::size_t, std::vector<std::byte*>> free_ YOKE_GUARDED_BY(mutex_);  // by capacity
 };
@@ -142,6 +154,10 @@ MemoryUse cpu_memory() {
 
 void reset_peak_cpu_memory() {
   memory().reset_peak();
+}
+
+void limit_cpu_memory(std::int64_t bytes) {
+  memory().limit(bytes);
 }
 
 void release_cached_cpu_memory() {

@@ -18,6 +18,9 @@ void use_metered_cpu_memory();
 /// Zero before use_metered_cpu_memory(). Any thread.
 MemoryUse cpu_memory();
 void reset_peak_cpu_memory();
+/// From now on a tensor that would bring cpu_memory().bytes above `bytes` is refused with std::bad_alloc: what a device
+/// with that much memory does.
+void limit_cpu_memory(std::int64_t bytes);
 /// Gives what is kept for reuse back to the system.
 void release_cached_cpu_memory();
 

@@ -8,6 +8,7 @@
 
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/cli/launch/machine.h"
 #include "yoke/comm/store/socket.h"
 
 namespace yoke::cli {
@@ -94,10 +95,6 @@ Result<RankIdentity> read_names(const Environment& environment, const Names& nam
   return identity;
 }
 
-std::string address_of(const std::string& host, std::int64_t port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
-}
-
 /// MASTER_ADDR and MASTER_PORT: both, or none.
 Result<std::optional<std::string>> master(const Environment& environment) {
   const auto host = environment("MASTER_ADDR");
@@ -107,7 +104,7 @@ Result<std::optional<std::string>> master(const Environment& environment) {
   if (!port) return variable_error("MASTER_PORT", "found MASTER_ADDR without it, expected a free port of that host");
   // torchrun's own store holds the port then; ours takes the next.
   if (environment("TORCHELASTIC_USE_AGENT_STORE").value_or("False") == "True") port = *port == 65535 ? 1024 : *port + 1;
-  return std::optional(address_of(*host, *port));
+  return std::optional(address_of(*host, static_cast<int>(*port)));
 }
 
 /// Variables that say who a rank is, twice and not the same: all ranks might take themselves for one.
@@ -205,7 +202,7 @@ Result<RankIdentity> identify_rank(const Environment& environment) {
     const auto host = first_slurm_host(*list);
     if (!host.ok()) return variable_error(name, host.error().message);
     YOKE_TRY(const std::int64_t port, slurm_port(environment));
-    identity.store = address_of(*host, port);
+    identity.store = address_of(*host, static_cast<int>(port));
     return identity;
   }
   return variable_error("RANK",

@@ -1,6 +1,7 @@
 #include "yoke/cli/launch/machine.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -14,6 +15,10 @@
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
 
 namespace yoke::cli {
 namespace {
@@ -70,6 +75,17 @@ int usable_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+std::int64_t usable_memory() {
+  std::int64_t least = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    const auto text = base::read_file(file);
+    if (!text.ok()) continue;
+    const auto limit = base::parse_integer(base::trim(*text));  // `max`: none
+    if (limit.ok() && *limit > 0) least = std::min(least, *limit);
+  }
+  return least;
+}
+
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
@@ -81,6 +97,15 @@ bool is_this_machine(const std::string& host) {
   return std::ranges::any_of(resolve(host), [&](const std::string& address) {
     return is_loopback(address) || std::ranges::find(own, address) != own.end();
   });
+}
+
+std::string listening_host(const std::string& host) {
+  if (host == "localhost" || host.starts_with("127.") || host == "::1") return host;
+  return host.find(':') == std::string::npos ? "0.0.0.0" : "::";
+}
+
+std::string address_of(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
 }
 
 std::string reachable_address() {

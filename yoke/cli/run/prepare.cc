@@ -13,7 +13,7 @@
 #include "yoke/cli/run/job_input.h"
 #include "yoke/cli/run/recorder.h"
 #include "yoke/cluster/cluster_file.h"
-#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/cost/choose_cost.h"
 #include "yoke/plan/solve/batch/batch.h"
 #include "yoke/profile/profile_folder.h"
 
@@ -72,8 +72,9 @@ Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& cluster,
                              {.field = "profiles"});
   }
   YOKE_TRY(const profile::ProfileSet profiles, profile::load_profiles(job.profiles));
-  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(cluster, profiles));
-  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
+  YOKE_TRY(const plan::ChosenCost chosen, plan::choose_cost("auto", cluster, profiles));
+  const plan::BatchCost& cost = *chosen.model;
+  for (const auto& warning : chosen.warnings) context.log.warning("{}", warning);
   plan::BatchRequest request{.gbs = static_cast<int>(job.batch.global)};
   if (job.parallel.sync == plan::SyncChoice::kOverlap) request.sync = plan::Sync::kOverlap;
   if (job.parallel.sync == plan::SyncChoice::kSequential) request.sync = plan::Sync::kSequential;
@@ -93,7 +94,7 @@ Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& cluster,
     if (!best || solved->step_seconds < best->step_seconds) best = *std::move(solved);
   }
   if (!best) return at_job_key(*fault);
-  return JobPlan{.plan = to_plan(*best, profiles.model),
+  return JobPlan{.plan = to_plan(*best, profiles.model, chosen.name),
                  .source = "solved from " + job.profiles,
                  .equal_split_step_seconds = equal_split_seconds(*best)};
 }

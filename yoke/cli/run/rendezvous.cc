@@ -21,12 +21,6 @@ std::string place_key(int rank) {
   return fmt::format("run/place/{}", rank);
 }
 
-/// A name may stand for a loopback address on its own host, so anything but plain loopback is served everywhere.
-std::string listening_host(const std::string& host) {
-  if (host == "localhost" || host.starts_with("127.") || host == "::1") return host;
-  return host.find(':') == std::string::npos ? "0.0.0.0" : "::";
-}
-
 /// The variable to change when the store's port cannot be had.
 std::string port_variable(const RankIdentity& identity) {
   return identity.launcher == Launcher::kYoke ? "YOKE_STORE" : "MASTER_PORT";
@@ -39,8 +33,7 @@ Result<std::string> share_address(Meeting& meeting, const RankIdentity& identity
     const bool one_host = identity.local_size == identity.size;
     const std::string host = one_host ? "127.0.0.1" : reachable_address();
     YOKE_TRY(meeting.server, comm::TcpStoreServer::start(listening_host(host)));
-    address = fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host,
-                          meeting.server->port());
+    address = address_of(host, meeting.server->port());
   }
   return meeting.mpi->share(address);
 }

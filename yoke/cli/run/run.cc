@@ -1,10 +1,7 @@
 // `yoke run`: plans, starts one process per device, shows how it goes, and tells in the end what came of it.
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <ostream>
 
@@ -26,6 +23,7 @@
 #include "yoke/cli/run/recorder.h"
 #include "yoke/cli/run/run_result.h"
 #include "yoke/cli/run/trace_files.h"
+#include "yoke/cli/terminal.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/comm/store/tcp_store.h"
 
@@ -34,11 +32,6 @@ namespace {
 
 using base::Result;
 using base::Status;
-
-int terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 /// The live line, and the log lines between.
 class Display {
@@ -63,17 +56,11 @@ class Display {
 
  private:
   void begin(const engine::StepReport& first) {
-    const bool wanted = context_.log.enabled(base::LogLevel::kInfo);
-    progress_.emplace(
-        base::ProgressOptions{.label = label_,
-                              .total = first.total_steps,
-                              .start = first.step,  // its time is not in the rate: it began before
-                              .style = wanted ? base::progress_style_for(STDERR_FILENO) : base::ProgressStyle::kSilent,
-                              .columns = terminal_columns()},
-        context_.clock, [](std::string_view text) {
-          std::fwrite(text.data(), 1, text.size(), stderr);
-          std::fflush(stderr);
-        });
+    start_progress(progress_,
+                   {.label = label_,
+                    .total = first.total_steps,
+                    .start = first.step},  // its time is not in the rate: it began before
+                   context_);
   }
 
   const std::string label_;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "yoke/base/mutex.h"
+#include "yoke/comm/store/proof.h"
 #include "yoke/comm/store/socket.h"
 #include "yoke/comm/store/wire.h"
 
@@ -22,8 +23,9 @@ constexpr base::Duration kGrace = std::chrono::milliseconds(500);
 
 class TcpStore final : public Store {
  public:
-  TcpStore(HostPort address, Descriptor socket, const base::Clock& clock)
+  TcpStore(HostPort address, std::string token, Descriptor socket, const base::Clock& clock)
       : address_(std::move(address)),
+        token_(std::move(token)),
         local_address_(local_address_of(socket)),
         clock_(clock),
         interrupted_(make_wake_event()),
@@ -70,9 +72,17 @@ class TcpStore final : public Store {
   }
 
   base::Result<std::unique_ptr<Store>> another(const base::Deadline& deadline) override {
-    YOKE_TRY(Descriptor socket, connect_to(address_, deadline, clock_));
+    return open(address_, token_, deadline, clock_);
+  }
+
+  /// One attempt to connect, and to be let in.
+  static base::Result<std::unique_ptr<Store>> open(const HostPort& address, const std::string& token,
+                                                   const base::Deadline& deadline, const base::Clock& clock) {
+    YOKE_TRY(Descriptor socket, connect_to(address, deadline, clock));
     detect_silence(socket, kPatience);
-    return std::unique_ptr<Store>(std::make_unique<TcpStore>(address_, std::move(socket), clock_));
+    auto store = std::make_unique<TcpStore>(address, token, std::move(socket), clock);
+    if (!token.empty()) YOKE_CHECK(store->prove(deadline));
+    return std::unique_ptr<Store>(std::move(store));
   }
 
   void interrupt() override { wake(interrupted_); }
@@ -82,6 +92,22 @@ class TcpStore final : public Store {
   static constexpr base::Duration kPatience = std::chrono::seconds(5);
 
  private:
+  /// Both ends show that they know the token.
+  base::Status prove(const base::Deadline& deadline) {
+    const std::string ours = random_text();
+    YOKE_TRY(const StoreReply hello, ask({.command = StoreCommand::kHello, .value = ours}, deadline));
+    const std::string theirs = hello.values.empty() ? "" : hello.values.front();
+    YOKE_TRY(const StoreReply reply,
+             ask({.command = StoreCommand::kProve, .value = client_proof(token_, ours, theirs)}, deadline));
+    if (!reply.found) {
+      return base::input_error(fmt::format("the store at {}:{} refuses the token; expected the one it was started with",
+                                           address_.host, address_.port));
+    }
+    if (!reply.values.empty() && same_proof(reply.values.front(), server_proof(token_, ours, theirs))) return {};
+    base::MutexLock lock(mutex_);
+    return lost("it does not know the token, so it is not the one that was meant");
+  }
+
   static base::Status done(const base::Result<StoreReply>& reply) {
     if (!reply.ok()) return reply.error();
     return {};
@@ -137,6 +163,7 @@ class TcpStore final : public Store {
   }
 
   const HostPort address_;
+  const std::string token_;  // empty: none
   const std::string local_address_;
   const base::Clock& clock_;
   const Descriptor interrupted_;
@@ -148,15 +175,11 @@ class TcpStore final : public Store {
 }  // namespace
 
 base::Result<std::unique_ptr<Store>> connect_tcp_store(const std::string& address, const base::Deadline& deadline,
-                                                       const base::Clock& clock) {
+                                                       const base::Clock& clock, const std::string& token) {
   YOKE_TRY(const HostPort parsed, parse_address(address));
   for (;;) {
-    auto socket = connect_to(parsed, deadline, clock);
-    if (socket.ok()) {
-      detect_silence(*socket, TcpStore::kPatience);
-      return std::unique_ptr<Store>(std::make_unique<TcpStore>(parsed, *std::move(socket), clock));
-    }
-    if (socket.error().kind != base::ErrorKind::kPeer || deadline.passed(clock)) return socket.error();
+    auto store = TcpStore::open(parsed, token, deadline, clock);
+    if (store.ok() || store.error().kind != base::ErrorKind::kPeer || deadline.passed(clock)) return store;
     std::this_thread::sleep_for(std::min<base::Duration>(deadline.left(clock), std::chrono::milliseconds(20)));
   }
 }

@@ -12,6 +12,7 @@
 #include "yoke/base/mutex.h"
 #include "yoke/base/thread.h"
 #include "yoke/comm/store/board.h"
+#include "yoke/comm/store/proof.h"
 #include "yoke/comm/store/socket.h"
 #include "yoke/comm/store/tcp_store.h"
 #include "yoke/comm/store/wire.h"
@@ -25,8 +26,9 @@ constexpr base::Duration kPatience = std::chrono::seconds(5);
 /// One thread, one poll() loop: but for the number of clients, everything below belongs to that thread.
 class Server final : public TcpStoreServer {
  public:
-  explicit Server(Descriptor listener)
-      : listener_(std::move(listener)),
+  Server(Descriptor listener, std::string token)
+      : token_(std::move(token)),
+        listener_(std::move(listener)),
         port_(port_of(listener_)),
         wake_(make_wake_event()),
         thread_("yoke-store", [this](std::stop_token stop) { return serve(stop); }) {}
@@ -54,6 +56,9 @@ class Server final : public TcpStoreServer {
     std::optional<StoreRequest> waiting;  // asked for what is not there yet
     base::Instant answer_by{};
     Will will;
+    std::string from_client = {};  // the random texts of both ends
+    std::string from_server = {};
+    bool admitted = false;  // knows the token, or there is none
     bool gone = false;
   };
 
@@ -99,7 +104,7 @@ class Server final : public TcpStoreServer {
       detect_silence(socket, kPatience);
       const int on = 1;
       ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-      clients_.push_back({.socket = std::move(socket)});
+      clients_.push_back({.socket = std::move(socket), .admitted = token_.empty()});
     }
   }
 
@@ -163,7 +168,29 @@ class Server final : public TcpStoreServer {
   void answer(Client& client) {
     const StoreRequest& request = *client.waiting;
     StoreReply reply;
+    const bool introduction = request.command == StoreCommand::kHello || request.command == StoreCommand::kProve;
+    if (!client.admitted && !introduction) {
+      client.gone = true;  // a stranger who asks for the board without a word
+      client.waiting.reset();
+      return;
+    }
     switch (request.command) {
+      case StoreCommand::kHello:
+        client.from_client = request.value;
+        client.from_server = random_text();
+        reply.values = {client.from_server};
+        break;
+      case StoreCommand::kProve: {
+        const bool knows = !client.from_server.empty() &&
+                           same_proof(request.value, client_proof(token_, client.from_client, client.from_server));
+        reply.found = knows;
+        if (knows) reply.values = {server_proof(token_, client.from_client, client.from_server)};
+        client.admitted = client.admitted || knows;
+        client.from_server.clear();  // one try for each text
+        client.out += encode(reply);
+        client.waiting.reset();
+        return;
+      }
       case StoreCommand::kSet:
         board_.values[request.key] = request.value;
         break;
@@ -201,6 +228,7 @@ class Server final : public TcpStoreServer {
   static constexpr std::int64_t kDay = 86'400'000;
 
   const base::SystemClock clock_;
+  const std::string token_;
   const Descriptor listener_;
   const std::uint16_t port_;
   const Descriptor wake_;
@@ -214,9 +242,10 @@ class Server final : public TcpStoreServer {
 
 }  // namespace
 
-base::Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string& host, std::uint16_t port) {
+base::Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string& host, std::uint16_t port,
+                                                                    const std::string& token) {
   YOKE_TRY(Descriptor listener, listen_on(host, port));
-  return std::unique_ptr<TcpStoreServer>(std::make_unique<Server>(std::move(listener)));
+  return std::unique_ptr<TcpStoreServer>(std::make_unique<Server>(std::move(listener), token));
 }
 
 }  // namespace yoke::comm

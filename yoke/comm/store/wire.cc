@@ -87,7 +87,7 @@ std::optional<StoreRequest> decode_request(std::string_view frame) {
   request.wait_ms = input.number<std::int64_t>();
   request.key = input.text();
   request.value = input.text();
-  if (!input.done() || command > static_cast<std::uint8_t>(StoreCommand::kWithdrawWill)) return std::nullopt;
+  if (!input.done() || command > static_cast<std::uint8_t>(kLastStoreCommand)) return std::nullopt;
   return request;
 }
 

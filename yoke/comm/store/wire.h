@@ -10,7 +10,18 @@
 
 namespace yoke::comm {
 
-enum class StoreCommand : std::uint8_t { kSet, kGet, kAdd, kAppend, kRead, kLeaveWill, kWithdrawWill };
+enum class StoreCommand : std::uint8_t {
+  kSet,
+  kGet,
+  kAdd,
+  kAppend,
+  kRead,
+  kLeaveWill,
+  kWithdrawWill,
+  kHello,  // `value` is a random text; the answer is the server's
+  kProve,  // `value` shows that the client knows the token; the answer shows that the server does
+};
+inline constexpr StoreCommand kLastStoreCommand = StoreCommand::kProve;
 
 struct StoreRequest {
   StoreCommand command = StoreCommand::kSet;

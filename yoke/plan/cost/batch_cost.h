@@ -58,6 +58,12 @@ struct StepParts {
   bool operator==(const StepParts&) const = default;
 };
 
+/// Seconds of reducing all gradients over an extent.
+struct ReduceTime {
+  double early = 0;  // buckets that the backward pass fills before its end
+  double last = 0;   // the bucket that is full only then
+};
+
 class BatchCost {
  public:
   virtual ~BatchCost() = default;

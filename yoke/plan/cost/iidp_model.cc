@@ -162,7 +162,11 @@ Status IidpModel::classify(const ProfileSet& profiles) {
     node_classes_.push_back(static_cast<int>(found));
     if (found < classes_.size()) continue;
 
-    DeviceClass added{.type = node.type, .intra_bytes_per_s = intra, .inter_bytes_per_s = inter, .curves = {}};
+    DeviceClass added{.type = node.type,
+                      .profiled_node = measured->node,
+                      .intra_bytes_per_s = intra,
+                      .inter_bytes_per_s = inter,
+                      .curves = {}};
     for (const auto& [lbs, at_lbs] : measured->by_lbs) {
       if (at_lbs.max_vsw == 0) nothing_fits = true;
       if (at_lbs.compute.empty() || at_lbs.max_vsw == 0) continue;  // it did not fit, or was not profiled
@@ -207,9 +211,10 @@ int IidpModel::max_vsw(int device_class, int lbs) const {
   return found == nullptr ? 0 : found->max_vsw();
 }
 
-IidpModel::AllReduce IidpModel::all_reduce(const DeviceClass& device_class, Extent extent) const {
+ReduceTime IidpModel::all_reduce(int index, Extent extent) const {
+  const DeviceClass& device_class = classes_.at(static_cast<std::size_t>(index));
   const std::optional<Line>& line = extent.across_nodes ? inter_ : intra_;
-  AllReduce result;
+  ReduceTime result;
   if (!line) return result;  // one device that was never measured with others
   const double known = extent.across_nodes ? device_class.inter_bytes_per_s : device_class.intra_bytes_per_s;
   const double bandwidth = known > 0 ? known : 1;  // a lone device sends nothing: any bandwidth will do
@@ -231,7 +236,7 @@ LaneCost IidpModel::lane(int device_class, int lbs, int vsw, Sync sync, Extent e
   const IidpCurve* found = curve(device_class, lbs);
   base::require(found != nullptr && vsw >= 1 && vsw <= found->max_vsw(),
                 fmt::format("class {} cannot run {} workers of {} samples", device_class, vsw, lbs));
-  const AllReduce reduce = all_reduce(classes_[static_cast<std::size_t>(device_class)], extent);
+  const ReduceTime reduce = all_reduce(device_class, extent);
   const double data = found->data_seconds(vsw);
   const double compute = found->compute_seconds(vsw);
   const double forward = compute * found->forward_ratio();
@@ -245,7 +250,7 @@ LaneCost IidpModel::lane(int device_class, int lbs, int vsw, Sync sync, Extent e
 StepParts IidpModel::parts(int device_class, const LaneWork& work, Sync sync, Extent extent) const {
   const IidpCurve* found = curve(device_class, work.lbs);
   base::require(found != nullptr, fmt::format("class {} cannot run {} samples", device_class, work.lbs));
-  const AllReduce reduce = all_reduce(classes_[static_cast<std::size_t>(device_class)], extent);
+  const ReduceTime reduce = all_reduce(device_class, extent);
   const double rounds = work.ga + 1;
   const double compute = found->compute_seconds(work.vsw);
   const double backward = compute * found->backward_ratio();

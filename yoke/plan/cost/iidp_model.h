@@ -42,23 +42,23 @@ class IidpModel final : public BatchCost {
 
   /// nullptr when the class cannot run this local batch size.
   const IidpCurve* curve(int device_class, int lbs) const;
+  /// Whose profile the class has.
+  const std::string& profiled_node(int device_class) const {
+    return classes_.at(static_cast<std::size_t>(device_class)).profiled_node;
+  }
+  ReduceTime all_reduce(int device_class, Extent extent) const;
 
  private:
   struct DeviceClass {
     std::string type;
+    std::string profiled_node;
     double intra_bytes_per_s = 0;  // 0: not known, and checked to be never needed
     double inter_bytes_per_s = 0;
     std::map<int, IidpCurve> curves;  // by local batch size
   };
-  struct AllReduce {
-    double early = 0;  // every bucket but the last
-    double last = 0;
-  };
-
   explicit IidpModel(cluster::Cluster cluster) : cluster_(std::move(cluster)) {}
   base::Status classify(const profile::ProfileSet& profiles);
   void look_for_contradictions(const profile::ProfileSet& profiles);
-  AllReduce all_reduce(const DeviceClass& device_class, Extent extent) const;
   double exposed_update_share(Sync sync) const;
 
   cluster::Cluster cluster_;

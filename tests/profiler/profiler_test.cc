@@ -1,0 +1,298 @@
+#include "yoke/profiler/profiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <limits>
+
+#include "tests/support/files.h"
+#include "yoke/models/model.h"
+#include "yoke/profile/jabas/profile_files.h"
+#include "yoke/profile/pipedream/graph_text.h"
+#include "yoke/profile/profile_folder.h"
+#include "yoke/tensor/memory.h"
+
+namespace yoke::profiler {
+namespace {
+
+using ::testing::HasSubstr;
+using yoke::testing::read_text;
+using yoke::testing::TempFolder;
+
+constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
+
+Subject subject_of(const std::string& model) {
+  Subject subject;
+  subject.job.model.name = model;
+  subject.job.data = {.name = "synthetic", .shape = {1, 28, 28}, .classes = 10};
+  subject.job.batch.global = 1;
+  subject.device = {.id = {"here", 0}, .type = "cpu", .memory_bytes = kPlenty, .threads = 1};
+  return subject;
+}
+
+/// Trials that answer by a number, and no neighbours.
+struct FakeHelpers final : Helpers {
+  base::Result<Trial> try_steps(const Subject&, int, int vsw, std::int64_t) override {
+    ++trials;
+    return Trial{.fits = vsw <= capacity};
+  }
+  base::Result<std::shared_ptr<void>> keep_company(const Subject&, int) override { return std::shared_ptr<void>(); }
+  int capacity = 4;
+  int trials = 0;
+};
+
+struct Watcher final : Observer {
+  void on_progress(int done, int total, const std::string& next) override {
+    EXPECT_LE(done, total);
+    if (!next.empty()) steps.push_back(next);
+  }
+  void on_note(const std::string& note) override { notes.push_back(note); }
+  bool stop_requested() override { return static_cast<int>(steps.size()) >= stop_after; }
+  std::vector<std::string> steps;
+  std::vector<std::string> notes;
+  int stop_after = std::numeric_limits<int>::max();
+};
+
+class Profiler : public ::testing::Test {
+ protected:
+  Request request(std::set<Part> parts, const std::string& model = "small_cnn") const {
+    return {.subject = subject_of(model),
+            .parts = std::move(parts),
+            .out = folder_.file("out"),
+            .lbs = {2, 4},
+            .most_vsw = 8,
+            .compute_vsw = 2,
+            .budget = std::chrono::milliseconds(100)};
+  }
+  base::Result<Report> run(const Request& request) {
+    watcher_.steps.clear();
+    return measure(request, helpers_, watcher_, clock_);
+  }
+
+  const base::SystemClock clock_;
+  TempFolder folder_;
+  FakeHelpers helpers_;
+  Watcher watcher_;
+};
+
+const std::set<Part> kEverything{Part::kMemory, Part::kCompute, Part::kLayers, Part::kBuckets};
+
+TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
+  const auto report = run(request(kEverything));
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  EXPECT_EQ(report->model, "small_cnn");
+  EXPECT_EQ(report->measured, 1 + 2 + 4 + 2);
+  EXPECT_EQ(report->kept, 0);
+  ASSERT_EQ(report->node.by_lbs.size(), 2U);
+  for (const auto& [lbs, measured] : report->node.by_lbs) {
+    EXPECT_EQ(measured.max_vsw, 4) << "what the trials say, whatever was foretold";
+    ASSERT_TRUE(measured.memory);
+    EXPECT_TRUE(measured.memory->verified);
+    EXPECT_EQ(measured.memory->weights, measured.memory->gradients);
+    EXPECT_GT(measured.memory->worker, 0);
+    ASSERT_EQ(measured.compute.size(), 2U);
+    for (const auto& sample : measured.compute) {
+      ASSERT_TRUE(sample.round_ms && sample.confidence);
+      EXPECT_GE(sample.confidence->count, 3);
+      EXPECT_LE(*sample.round_ms, sample.total_ms);
+      EXPECT_NEAR(sample.data_ms + sample.forward_ms + sample.backward_ms, *sample.round_ms, 1e-6);
+      EXPECT_EQ(sample.copy_ms, 0) << "workers share their weights";
+    }
+  }
+  EXPECT_GT(report->node.by_lbs.at(4).memory->worker, report->node.by_lbs.at(2).memory->worker);
+
+  const std::string out = folder_.file("out");
+  const auto saved = profile::load_profiles(out);
+  ASSERT_TRUE(saved.ok()) << saved.error().to_string();
+  EXPECT_EQ(saved->nodes.front(), report->node);
+  EXPECT_EQ(saved->buckets, report->buckets);
+  const std::string memory = out + "/memory_profile_data/2/here/max_memory_profile_info.json";
+  const auto jabas = profile::jabas::parse_memory_file(read_text(memory), memory);
+  ASSERT_TRUE(jabas.ok()) << jabas.error().to_string();
+  EXPECT_EQ(jabas->max_vsw, 4);
+  for (const char* name : {"buckets.svg", "layers.json", "layers/here/4/times.svg", "layers/here/4/activations.svg",
+                           "layers/here/4/parameters.svg"}) {
+    EXPECT_GT(read_text(out + "/" + name).size(), 100U) << name;
+  }
+  const auto graph = profile::pipedream::load_graph_text(out + "/layers/here/4/graph.txt");
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  EXPECT_EQ(graph->size(), report->layers.at(4).size());
+
+  const auto second = run(request(kEverything));
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->kept, 2 + 4 + 2);
+  EXPECT_EQ(second->measured, 1) << "buckets cost nothing";
+  EXPECT_EQ(second->node, report->node);
+  Request again = request({Part::kCompute});
+  again.again = true;
+  const auto third = run(again);
+  ASSERT_TRUE(third.ok());
+  EXPECT_EQ(third->measured, 4);
+  EXPECT_NE(third->node, report->node) << "no two measurements are alike";
+}
+
+TEST_F(Profiler, InterruptedItGoesOnWhereItWas) {
+  watcher_.stop_after = 3;
+  const auto first = run(request({Part::kCompute}));
+  ASSERT_TRUE(first.ok()) << first.error().to_string();
+  EXPECT_TRUE(first->interrupted);
+  EXPECT_EQ(first->measured, 3);
+  ASSERT_TRUE(profile::load_profiles(folder_.file("out")).ok());
+  watcher_.stop_after = std::numeric_limits<int>::max();
+  const auto second = run(request({Part::kCompute}));
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(second->interrupted);
+  EXPECT_EQ(second->kept, 3);
+  EXPECT_EQ(second->measured, 1);
+}
+
+TEST_F(Profiler, FoldersOfAnotherSubjectAreRefused) {
+  ASSERT_TRUE(run(request({Part::kBuckets})).ok());
+  const auto expect = [&](const Request& other, const std::string& part) {
+    const auto refused = run(other);
+    ASSERT_FALSE(refused.ok()) << part;
+    EXPECT_EQ(refused.error().kind, base::ErrorKind::kInput);
+    EXPECT_THAT(refused.error().to_string(), HasSubstr(part));
+  };
+  expect(request({Part::kBuckets}, "mlp"), "found a profile of the model `small_cnn`, expected `mlp`");
+  Request other = request({Part::kBuckets});
+  other.subject.device.type = "gpu";
+  expect(other, "found a profile of the device_type `cpu`, expected `gpu`");
+  other = request({Part::kBuckets});
+  other.subject.device.threads = 2;
+  expect(other, "2 threads");
+  other.again = true;
+  EXPECT_TRUE(run(other).ok());
+  other = request({Part::kBuckets});
+  other.out = folder_.write("file", "") + "/out";
+  expect(other, folder_.file("file"));
+}
+
+TEST_F(Profiler, WhatFitsNoWorkerIsInfeasibleAndNoted) {
+  Request small = request({Part::kMemory, Part::kCompute});
+  const auto roomy = run(small);
+  ASSERT_TRUE(roomy.ok());
+  const auto& parts = *roomy->node.by_lbs.at(4).memory;
+  const std::int64_t state = parts.weights + parts.gradients + parts.optimizer + parts.buffers;
+  small.subject.device.memory_bytes = state + parts.worker / 4;
+  small.lbs = {64};
+  const auto refused = run(small);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, base::ErrorKind::kInfeasible) << refused.error().to_string();
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("not one worker of 64 samples fits"));
+  EXPECT_EQ(profile::load_profiles(small.out)->nodes.front().by_lbs.at(64).max_vsw, 0);
+}
+
+TEST_F(Profiler, TheLargestLocalBatchIsSearchedFor) {
+  Request search = request({Part::kMemory});
+  search.lbs = {2};
+  search.search_up_to = 1000;
+  const auto probe = run(request({Part::kMemory}));
+  ASSERT_TRUE(probe.ok());
+  const auto& two = *probe->node.by_lbs.at(2).memory;
+  const auto& four = *probe->node.by_lbs.at(4).memory;
+  // Memory for about eleven samples: sizes are 2, 4, 8, then 16 is too many and the space between is searched.
+  const std::int64_t state = two.weights + two.gradients + two.optimizer + two.buffers;
+  const std::int64_t sample = (four.worker - two.worker) / 2;
+  search.subject.device.memory_bytes = std::max(two.building, state + two.worker + 9 * sample);
+  helpers_.capacity = 1;
+  const auto report = run(search);
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  std::map<int, int> found;
+  for (const auto& [lbs, measured] : report->node.by_lbs) found[lbs] = *measured.max_vsw;
+  EXPECT_EQ(found.at(8), 1);
+  int largest = 0, refused = 0;
+  for (const auto& [lbs, vsw] : found) {
+    if (vsw > 0) largest = lbs;
+    if (vsw == 0 && refused == 0) refused = lbs;
+  }
+  EXPECT_EQ(refused - largest, 2) << "down to steps of the first size";
+  EXPECT_LE(found.size(), 8U);
+}
+
+TEST_F(Profiler, OneWorkerForetellsMany) {
+  const auto report = run(request({Part::kMemory}));
+  ASSERT_TRUE(report.ok());
+  const auto& parts = *report->node.by_lbs.at(4).memory;
+  const std::int64_t state = parts.weights + parts.gradients + parts.optimizer + parts.buffers;
+  const auto before = tensor::cpu_memory().bytes;
+  for (const int vsw : {1, 3}) {
+    const auto trial = try_steps(subject_of("small_cnn"), 4, vsw, kPlenty, clock_);
+    ASSERT_TRUE(trial.ok() && trial->fits);
+    const auto peak = trial->peak_bytes - before;
+    EXPECT_NEAR(static_cast<double>(peak), static_cast<double>(std::max(parts.building, state + vsw * parts.worker)),
+                0.1 * static_cast<double>(peak))
+        << vsw;
+  }
+  const auto refused = try_steps(subject_of("small_cnn"), 4, 3, before + state + 2 * parts.worker, clock_);
+  tensor::limit_cpu_memory(std::numeric_limits<std::int64_t>::max());
+  ASSERT_TRUE(refused.ok()) << refused.error().to_string();
+  EXPECT_FALSE(refused->fits);
+}
+
+/// Goes forward, and throws on the way back.
+struct OneWay : torch::autograd::Function<OneWay> {
+  static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& x) { return x.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    throw std::runtime_error("there is no way back");
+  }
+};
+struct OneWayBlock final : models::Block {
+  void forward(models::Flow& flow, const models::Pass&) override { flow.set("x", OneWay::apply(flow.take("x"))); }
+};
+struct LinearBlock final : models::Block {
+  LinearBlock() : linear(register_module("linear", torch::nn::Linear(28 * 28, 10))) {}
+  void forward(models::Flow& flow, const models::Pass&) override {
+    flow.set("x", linear->forward(flow.take("x").flatten(1)));
+  }
+  torch::nn::Linear linear;
+};
+
+TEST_F(Profiler, AModelThatFailsInBackwardIsBlamedOnItsBlock) {
+  static const auto registered = models::register_model(
+      {.name = "one_way", .summary = "", .make = [](const models::ModelOptions&) -> base::Result<models::Architecture> {
+         models::Architecture model{.name = "one_way", .blocks = {}, .loss = models::cross_entropy};
+         model.blocks.push_back(
+             {.name = "first", .prefix = "first", .make = [] { return std::make_shared<LinearBlock>(); }});
+         model.blocks.push_back(
+             {.name = "trap", .prefix = "trap", .make = [] { return std::make_shared<OneWayBlock>(); }});
+         return model;
+       }});
+  ASSERT_TRUE(registered.ok());
+  for (const Part part : {Part::kMemory, Part::kCompute, Part::kLayers}) {
+    const auto failed = run(request({part}, "one_way"));
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().kind, base::ErrorKind::kInput);
+    EXPECT_THAT(failed.error().message, HasSubstr("block `trap` fails in its backward pass"));
+    EXPECT_THAT(failed.error().message, HasSubstr("there is no way back"));
+  }
+}
+
+TEST_F(Profiler, LayersAddUpToTheModel) {
+  const auto report = run(request({Part::kLayers, Part::kBuckets}));
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  const auto& graph = report->layers.at(4);
+  double parameters = 0, gradients = 0;
+  for (const auto& layer : graph.layers()) {
+    parameters += layer.parameter_bytes;
+    EXPECT_GT(layer.forward_ms, 0) << layer.id;
+    EXPECT_GT(layer.backward_ms, 0) << layer.id;
+  }
+  for (const double size : report->buckets.mebibytes) gradients += size * (1 << 20);
+  EXPECT_NEAR(parameters, gradients, 1);
+  EXPECT_EQ(graph.edges().size() + 1, graph.layers().size()) << "a chain";
+  EXPECT_EQ(graph.layers().back().activation_bytes(), 4 * 10 * 4) << "4 samples, 10 classes, 4 bytes";
+  EXPECT_EQ(report->layers.at(2).layers().front().activation_bytes() * 2, graph.layers().front().activation_bytes());
+}
+
+TEST_F(Profiler, BucketsComeWithAReason) {
+  const auto report = run(request({Part::kBuckets}));
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->sync, "overlap");
+  EXPECT_THAT(report->sync_reason, HasSubstr("one bucket"));
+}
+
+}  // namespace
+}  // namespace yoke::profiler

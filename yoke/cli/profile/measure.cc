@@ -1,0 +1,413 @@
+// `yoke profile memory|compute|layers|bucket|all`: measure a model on the devices of this machine.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <ostream>
+#include <set>
+
+#include "yoke/base/files.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cli/launch/machine.h"
+#include "yoke/cli/launch/stop_signals.h"
+#include "yoke/cli/profile.h"
+#include "yoke/cli/profile/children.h"
+#include "yoke/cli/run/devices.h"
+#include "yoke/cli/run/job_input.h"
+#include "yoke/cli/table.h"
+#include "yoke/cli/terminal.h"
+#include "yoke/cluster/cluster_file.h"
+#include "yoke/profiler/profiler.h"
+
+namespace yoke::cli {
+namespace {
+
+using base::Result;
+using base::Status;
+using profiler::Part;
+
+constexpr int kMostVsw = 32;       // that memory is tried for where its limit is given
+constexpr double kOwnShare = 0.8;  // of the machine's memory: the rest is for everything else on it
+constexpr int kUnbounded = 1 << 16;
+
+struct MeasureOptions {
+  std::string model;
+  std::string job;
+  std::vector<std::string> set;
+  std::string lbs;
+  std::string mode;
+  std::string out;
+  std::string cluster;
+  std::string node;
+  std::string memory;
+  std::optional<int> most_vsw;
+  std::string budget = "90s";
+  std::string pause = "0s";
+  bool again = false;
+};
+
+/// Samples of one worker: `32`, `8,16,32`, or `32..128`, which doubles.
+struct Sizes {
+  std::vector<int> lbs;
+  int up_to = 0;  // end of a range; 0: none was given
+};
+
+base::Error bad_lbs(const std::string& text) {
+  return option_error("--lbs", fmt::format("found {}, expected a size, a list or a range: 32, or 8,16,32, or 32..128",
+                                           base::quote(text)));
+}
+
+Result<int> parse_size(std::string_view text, const std::string& whole) {
+  const auto number = base::parse_integer(base::trim(text));
+  if (!number.ok() || *number < 1 || *number > kUnbounded) return bad_lbs(whole);
+  return static_cast<int>(*number);
+}
+
+Result<Sizes> parse_sizes(const std::string& text) {
+  Sizes sizes;
+  if (text.empty()) return sizes;
+  if (const auto dots = text.find(".."); dots != std::string::npos) {
+    YOKE_TRY(int size, parse_size(std::string_view(text).substr(0, dots), text));
+    YOKE_TRY(sizes.up_to, parse_size(std::string_view(text).substr(dots + 2), text));
+    if (sizes.up_to < size) return bad_lbs(text);
+    for (; size <= sizes.up_to; size *= 2) sizes.lbs.push_back(size);
+    return sizes;
+  }
+  for (const auto part : base::split(text, ",")) {
+    YOKE_TRY(const int size, parse_size(part, text));
+    sizes.lbs.push_back(size);
+  }
+  std::ranges::sort(sizes.lbs);
+  sizes.lbs.erase(std::unique(sizes.lbs.begin(), sizes.lbs.end()), sizes.lbs.end());
+  return sizes;
+}
+
+/// The job that a model's name stands for: synthetic samples of the usual shape.
+Result<plan::Job> job_of_model(const std::string& model, const std::vector<std::string>& settings) {
+  const bool small = model == "mlp" || model == "small_cnn";
+  YOKE_TRY(
+      base::Document document,
+      base::parse_yaml(fmt::format("model: {{name: {}}}\ndata: {{name: synthetic, shape: {}, classes: {}}}\n"
+                                   "batch: {{global: 1}}\n",
+                                   base::yaml_text(model), small ? "[1, 28, 28]" : "[3, 224, 224]", small ? 10 : 1000),
+                       "--model"));
+  for (const auto& setting : settings) YOKE_CHECK(apply_setting(document, setting));
+  return plan::parse_job(document);
+}
+
+Result<plan::Job> load_subject(const MeasureOptions& options) {
+  if (options.model.empty() == options.job.empty()) {
+    return option_error("--model", "expected either --model NAME or --job FILE, which says what is trained and how");
+  }
+  return options.job.empty() ? job_of_model(options.model, options.set) : load_job(options.job, options.set);
+}
+
+/// The devices that are measured, and those of this machine that run beside each.
+struct Machine {
+  std::vector<engine::DeviceSpec> measured;  // one for each node
+  std::vector<engine::DeviceSpec> all;
+  bool limit_given = true;  // else it is a share of the machine's memory
+};
+
+Result<Machine> find_devices(const MeasureOptions& options) {
+  cluster::Cluster cluster = this_machine();
+  if (!options.cluster.empty()) {
+    YOKE_TRY(cluster, cluster::load_cluster(options.cluster));
+    for (const auto& name : nodes_elsewhere(cluster)) {
+      if (name == options.node) {
+        return option_error("--node", fmt::format("the node {} is another machine; profile it there", name));
+      }
+      if (cluster.nodes().size() == 1) return option_error("--cluster", "no node of it is this machine");
+      YOKE_TRY(cluster, cluster.without(name));
+    }
+  } else if (!options.node.empty()) {
+    cluster::Node node{.name = options.node};
+    auto renamed = cluster::Cluster::make({node});
+    if (!renamed.ok()) return option_error("--node", renamed.error().message);
+    cluster = *std::move(renamed);
+  }
+  if (!options.node.empty() && cluster.find(options.node) == nullptr) {
+    return option_error("--node", cluster.require_node(options.node).error().message);
+  }
+  Machine machine{.measured = {}, .all = emulated_devices(cluster, usable_cores())};
+  std::optional<base::Bytes> limit;
+  if (!options.memory.empty()) {
+    const auto bytes = base::parse_bytes(options.memory);
+    if (!bytes.ok() || bytes->count == 0) {
+      return option_error("--memory", fmt::format("found {}, expected a size, e.g. 2GB", base::quote(options.memory)));
+    }
+    limit = *bytes;
+  }
+  const auto share = static_cast<std::int64_t>(kOwnShare * static_cast<double>(usable_memory()) /
+                                               static_cast<double>(machine.all.size()));
+  for (auto& device : machine.all) {
+    if (limit) device.memory_bytes = limit->count;
+    if (!device.memory_bytes) machine.limit_given = false;
+    device.memory_bytes = device.memory_bytes.value_or(share);
+    const bool wanted = options.node.empty() || device.id.node == options.node;
+    if (wanted && device.id.index == 0) machine.measured.push_back(device);
+  }
+  return machine;
+}
+
+/// Tells how it goes, and hears Ctrl-C.
+class Watcher final : public profiler::Observer {
+ public:
+  Watcher(std::string label, const StopSignals& signals, Context& context)
+      : label_(std::move(label)), signals_(signals), context_(context) {}
+
+  void on_progress(int done, int total, const std::string& next) override {
+    if (!progress_) start_progress(progress_, {.label = label_, .total = total, .unit = "measurements"}, context_);
+    progress_->set_total(total);
+    progress_->update(done, next);
+  }
+  void on_note(const std::string& note) override {
+    if (progress_) progress_->clear();
+    context_.log.warning("{}", note);
+    notes.push_back(note);
+  }
+  bool stop_requested() override { return signals_.count() > 0; }
+  void finish() {
+    if (progress_) progress_->finish();
+  }
+
+  std::vector<std::string> notes;
+
+ private:
+  const std::string label_;
+  const StopSignals& signals_;
+  Context& context_;
+  std::optional<base::Progress> progress_;
+};
+
+profile::ProfileSet set_of(const profiler::Report& report) {
+  profile::ProfileSet set{.model = report.model, .nodes = {report.node}, .buckets = report.buckets, .comm = {}};
+  std::erase_if(set.nodes.front().by_lbs, [&](const auto& entry) {
+    return std::ranges::find(report.asked, entry.first) == report.asked.end() && entry.second.max_vsw != 0;
+  });
+  return set;
+}
+
+Json to_json(const profile::LayerGraph& graph, int lbs) {
+  Json layers = Json::array();
+  for (const auto& layer : graph.layers()) {
+    layers.push_back({{"id", layer.id},
+                      {"forward_ms", layer.forward_ms},
+                      {"backward_ms", layer.backward_ms},
+                      {"activation_bytes", layer.activation_bytes()},
+                      {"parameter_bytes", layer.parameter_bytes}});
+  }
+  return {{"lbs", lbs}, {"layers", std::move(layers)}};
+}
+
+Json to_json(const profiler::Report& report, const std::set<Part>& parts) {
+  Json json{{"node", report.node.node},
+            {"measured", report.measured},
+            {"kept", report.kept},
+            {"interrupted", report.interrupted},
+            {"seconds", report.seconds}};
+  if (parts.contains(Part::kMemory) || parts.contains(Part::kCompute)) json["profile"] = cli::to_json(set_of(report));
+  if (parts.contains(Part::kBuckets)) {
+    json["buckets_mib"] = report.buckets.mebibytes;
+    json["recommended_sync"] = report.sync;
+    json["recommended_sync_reason"] = report.sync_reason;
+  }
+  if (parts.contains(Part::kLayers)) {
+    json["layers"] = Json::array();
+    for (const auto& [lbs, graph] : report.layers) json["layers"].push_back(to_json(graph, lbs));
+  }
+  return json;
+}
+
+std::string bytes_text(std::int64_t count) {
+  return base::format(base::Bytes{count});
+}
+
+void print_memory(const profile::ProfileSet& set, std::ostream& out) {
+  using Align = Table::Align;
+  Table table({{"lbs", Align::kRight},
+               {"max vsw", Align::kRight},
+               {"limit", Align::kRight},
+               {"weights", Align::kRight},
+               {"gradients", Align::kRight},
+               {"optimizer", Align::kRight},
+               {"each worker", Align::kRight},
+               {""}});
+  for (const auto& [lbs, measured] : set.nodes.front().by_lbs) {
+    if (!measured.max_vsw || !measured.total_memory) continue;
+    const auto& parts = measured.memory;
+    const auto part = [&](std::int64_t profile::MemoryParts::*member) {
+      return parts ? bytes_text((*parts).*member) : std::string("-");
+    };
+    std::string remark = *measured.max_vsw == 0 ? "does not fit" : "";
+    if (parts) remark = parts->capped ? "more were not tried" : "tried; one more was refused";
+    table.add({std::to_string(lbs), std::to_string(*measured.max_vsw), bytes_text(measured.total_memory->count),
+               part(&profile::MemoryParts::weights), part(&profile::MemoryParts::gradients),
+               part(&profile::MemoryParts::optimizer), part(&profile::MemoryParts::worker), remark});
+  }
+  if (!table.empty()) out << table.to_string() << '\n';
+}
+
+void print_layers(const std::map<int, profile::LayerGraph>& graphs, std::ostream& out) {
+  using Align = Table::Align;
+  for (const auto& [lbs, graph] : graphs) {
+    double longest = 0;
+    for (const auto& layer : graph.layers()) longest = std::max(longest, layer.forward_ms + layer.backward_ms);
+    Table table({{"layer"},
+                 {"forward ms", Align::kRight},
+                 {"backward ms", Align::kRight},
+                 {"puts out", Align::kRight},
+                 {"parameters", Align::kRight},
+                 {""}});
+    for (const auto& layer : graph.layers()) {
+      const double both = layer.forward_ms + layer.backward_ms;
+      table.add({layer.id, fmt::format("{:.2f}", layer.forward_ms), fmt::format("{:.2f}", layer.backward_ms),
+                 bytes_text(static_cast<std::int64_t>(layer.activation_bytes())),
+                 bytes_text(static_cast<std::int64_t>(layer.parameter_bytes)), bar(longest > 0 ? both / longest : 0)});
+    }
+    out << fmt::format("layers with {} samples\n", lbs) << table.to_string() << '\n';
+  }
+}
+
+void print(const profiler::Report& report, const std::set<Part>& parts, std::ostream& out) {
+  const profile::ProfileSet set = set_of(report);
+  if (parts.contains(Part::kMemory)) print_memory(set, out);
+  if (parts.contains(Part::kCompute)) {
+    print_nodes(set, out);
+    out << '\n';
+  }
+  if (parts.contains(Part::kBuckets)) {
+    print_buckets(report.buckets, out);
+    out << fmt::format("recommended sync: {}, for {}\n\n", report.sync, report.sync_reason);
+  }
+  if (parts.contains(Part::kLayers)) print_layers(report.layers, out);
+  out << fmt::format("{}: {} measured, {} kept, in {}\n", report.node.node, report.measured, report.kept,
+                     base::format_seconds(report.seconds));
+}
+
+Result<profiler::Request> make_request(const MeasureOptions& options, std::set<Part> parts, Machine& machine) {
+  profiler::Request request;
+  YOKE_TRY(request.subject.job, load_subject(options));
+  const bool dynamic = options.mode == "dynamic";
+  if (!options.mode.empty() && !dynamic && options.mode != "static") {
+    const std::vector<std::string> names{"static", "dynamic"};
+    return option_error("--mode", fmt::format("found {}, expected static or dynamic{}", base::quote(options.mode),
+                                              base::did_you_mean(options.mode, names)));
+  }
+  YOKE_TRY(const Sizes sizes, parse_sizes(options.lbs));
+  const bool needs_sizes = parts.contains(Part::kMemory);
+  if (needs_sizes && sizes.lbs.empty()) {
+    return option_error("--lbs", "found none, expected the local batch sizes to measure, e.g. 32 or 32..128");
+  }
+  request.lbs = sizes.lbs;
+  if (dynamic) request.search_up_to = sizes.up_to > 0 ? sizes.up_to : kUnbounded;
+  request.parts = std::move(parts);
+  request.out = options.out.empty() ? "profiles/" + request.subject.job.model.name : options.out;
+  request.again = options.again;
+  const auto budget = base::parse_duration(options.budget);
+  if (!budget.ok()) return option_error("--budget", budget.error().message);
+  request.budget = *budget;
+  const auto pause = base::parse_duration(options.pause);
+  if (!pause.ok()) return option_error("--pause", pause.error().message);
+  request.pause = *pause;
+  if (options.most_vsw && *options.most_vsw < 1) {
+    return option_error("--most-vsw", fmt::format("found {}, expected at least 1", *options.most_vsw));
+  }
+  // More workers than cores gain nothing on a processor; the curve is known from a few.
+  const int cores = machine.measured.front().threads;
+  request.compute_vsw = options.most_vsw.value_or(std::max(4, 2 * cores));
+  request.most_vsw = options.most_vsw.value_or(machine.limit_given ? kMostVsw : request.compute_vsw);
+  return request;
+}
+
+Status run_measure(const std::set<Part>& parts, const MeasureOptions& options, Context& context) {
+  YOKE_TRY(Machine machine, find_devices(options));
+  YOKE_TRY(profiler::Request request, make_request(options, parts, machine));
+  const StopSignals signals(StopSignals::Second::kEnds);
+  Json nodes = Json::array();
+  std::vector<std::string> notes;
+  const auto began = context.clock.now();
+  bool interrupted = false;
+  for (const auto& device : machine.measured) {
+    if (interrupted) break;
+    std::vector<engine::DeviceSpec> neighbours = machine.all;
+    std::erase_if(neighbours, [&](const auto& other) { return other.id == device.id; });
+    ProfilingChildren children(std::move(neighbours), context);
+    Watcher watcher(fmt::format("profile {} on {}", request.subject.job.model.name, device.id.node), signals, context);
+    request.subject.device = device;
+    auto measured = profiler::measure(request, children, watcher, context.clock);
+    if (!measured.ok()) return at_option(measured.error(), {"--lbs", "--model"});
+    watcher.finish();
+    notes.insert(notes.end(), watcher.notes.begin(), watcher.notes.end());
+    interrupted = measured->interrupted;
+    if (context.json) {
+      nodes.push_back(to_json(*measured, parts));
+    } else {
+      print(*measured, parts, context.out);
+    }
+  }
+  if (interrupted) context.exit_code = kExitInterrupted;
+  const double seconds = base::to_seconds(context.clock.now() - began);
+  if (context.json) {
+    print_json(context, {{"model", request.subject.job.model.name},
+                         {"out", request.out},
+                         {"interrupted", interrupted},
+                         {"seconds", seconds},
+                         {"notes", notes},
+                         {"nodes", std::move(nodes)}});
+  } else {
+    context.out << (interrupted ? "interrupted: what was measured is kept, the same command goes on\n"
+                                : fmt::format("profiles in {}\n", request.out));
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_profile_measurements(CLI::App& group, Action& chosen) {
+  const auto add = [&](const std::string& name, const std::string& help, std::set<Part> parts) {
+    const bool times = parts.contains(Part::kCompute) || parts.contains(Part::kLayers);
+    const bool memory = parts.contains(Part::kMemory);
+    add_command<MeasureOptions>(
+        group, chosen, name, help,
+        [&](Arguments& command, MeasureOptions& options) {
+          command.option("--model", options.model, "a model by name, on synthetic samples");
+          command.option("--job", options.job, "or a job file: its model, data, optimizer and precision");
+          command.repeated("--set", options.set, "key=value: changes the job, e.g. data.shape=[3,64,64]");
+          command.option("--out", options.out, "profile folder (default: profiles/<model>)");
+          command.option("--cluster", options.cluster, "cluster file; its nodes on this machine are measured");
+          command.option("--node", options.node,
+                         "only this node of it; without --cluster: what this machine is called");
+          if (times || memory) {
+            command.option("--lbs", options.lbs,
+                           memory ? "local batch sizes: 32, or 8,16,32, or 32..128 (doubles)"
+                                  : "local batch sizes: 32, or 8,16,32, or 32..128 (default: those of the folder)");
+            command.option("--most-vsw", options.most_vsw, "workers at once to try at most");
+            command.option("--memory", options.memory,
+                           "of a device, e.g. 2GB (default: the cluster file's, or a share "
+                           "of the machine's)");
+          }
+          if (memory) {
+            command.option("--mode", options.mode,
+                           "static: these sizes only; dynamic: on to the largest that fits (or the end of the range)");
+          }
+          if (times) {
+            command.option("--budget", options.budget, "time for measuring times on a device");
+            command.option("--pause", options.pause, "before each device, to let it cool down, e.g. 300s");
+          }
+          command.flag("--again", options.again, "measure also what the folder holds");
+        },
+        [parts](const MeasureOptions& options, Context& context) { return run_measure(parts, options, context); });
+  };
+  add("memory", "the most workers that fit a device's memory, by local batch size", {Part::kMemory});
+  add("compute", "times of data, forward, backward and update, by local batch size and workers", {Part::kCompute});
+  add("layers", "time and size of every layer; PipeDream graph and charts", {Part::kLayers});
+  add("bucket", "gradient buckets and the weight sync they suggest", {Part::kBuckets});
+  add("all", "everything on this machine", {Part::kMemory, Part::kCompute, Part::kLayers, Part::kBuckets});
+  add_profile_children(group, chosen);
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,45 @@
+#include "yoke/engine/job_parts.h"
+
+#include <fmt/format.h>
+
+#include "yoke/tensor/memory.h"
+
+namespace yoke::engine {
+
+base::Result<std::unique_ptr<tensor::Device>> make_device(const plan::Job& job, const DeviceSpec& device) {
+  tensor::use_metered_cpu_memory();
+  const bool cuda = device.id.index < tensor::cuda_device_count();
+  if (job.precision == plan::Precision::kFp16 && !cuda) {
+    return base::input_error("precision fp16 needs a CUDA device; expected fp32 or bf16 on a CPU",
+                             {.field = "precision"});
+  }
+  // The bits of a kernel's result may depend on its threads: with one they depend on nothing.
+  return cuda ? tensor::make_cuda_device(device.id.index)
+              : tensor::make_cpu_device(job.reproducible ? 1 : device.threads);
+}
+
+base::Result<std::unique_ptr<data::Dataset>> open_data(const plan::DataSpec& spec, data::Split split) {
+  return data::open_dataset(
+      {.name = spec.name,
+       .path = spec.path,
+       .split = split,
+       .limit = spec.limit,
+       .shape = spec.shape,
+       .classes = spec.classes,
+       .image = spec.image,
+       .resize = spec.resize,
+       .corrupt = spec.corrupt == plan::CorruptPolicy::kSkip ? data::Corrupt::kSkip : data::Corrupt::kStop});
+}
+
+base::Result<models::Architecture> make_architecture(const plan::ModelSpec& model, const data::DatasetInfo& info) {
+  const std::int64_t classes = model.classes.value_or(info.classes);
+  if (classes < info.classes) {
+    return base::input_error(fmt::format("the model has {} classes but the data set `{}` has {}; expected at least "
+                                         "as many, or leave model.classes out",
+                                         classes, info.name, info.classes),
+                             {.field = "model.classes"});
+  }
+  return models::make_model(model.name, {.classes = classes, .input_shape = info.input_shape, .path = model.path});
+}
+
+}  // namespace yoke::engine

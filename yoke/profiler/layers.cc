@@ -1,0 +1,230 @@
+#include "yoke/profiler/layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "yoke/models/torch_reason.h"
+
+namespace yoke::profiler {
+namespace {
+
+// Marks of the device's slot.
+constexpr int kBegin = 0;
+constexpr int kEnd = 1;
+
+bool carries_gradient(const torch::Tensor& tensor) {
+  return tensor.requires_grad() && tensor.is_floating_point();
+}
+
+/// One block of one pass: what went in, as leaves of a graph of its own, and what came out.
+struct Step {
+  models::NamedTensors inputs;
+  models::NamedTensors outputs;
+};
+
+class LayerTimer {
+ public:
+  LayerTimer(Session& session, const LayerRequest& request)
+      : session_(session),
+        request_(request),
+        architecture_(session.architecture()),
+        slot_(session.device().enter(0, 1)),
+        network_(architecture_, {}),
+        steps_(network_.blocks()),
+        forward_(network_.blocks()),
+        backward_(network_.blocks()) {
+    for (std::size_t i = 0; i < network_.blocks(); ++i) network_.block(i).to(session.device().where());
+  }
+
+  base::Status load() {
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(request_.lbs));
+    std::iota(indices.begin(), indices.end(), 0);
+    for (auto& index : indices) index %= session_.data().info().size;
+    YOKE_TRY(const data::Batch batch, session_.data().load(indices, std::nullopt));
+    given_.clear();
+    for (const auto& [name, tensor] : batch.tensors) given_.emplace_back(name, session_.device().upload(tensor));
+    return {};
+  }
+
+  /// One pass; counted unless it is to warm up.
+  void pass(bool counts) {
+    models::NamedTensors flow = given_;
+    for (std::size_t i = 0; i < steps_.size(); ++i) flow = forward(i, std::move(flow), counts);
+    auto gradients = last_gradients(flow, counts);
+    for (std::size_t i = steps_.size(); i-- > 0;) gradients = backward(i, gradients, counts);
+    for (const auto& parameter : network_.parameters()) {
+      torch::Tensor weights = parameter.tensor;
+      weights.mutable_grad().reset();
+    }
+  }
+
+  base::Result<profile::LayerGraph> graph() const {
+    std::vector<profile::Layer> layers;
+    std::vector<profile::Edge> edges;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      profile::Layer layer{.id = architecture_.blocks[i].name,
+                           .description = fmt::format("{} block {}", architecture_.name, i),
+                           .forward_ms = forward_[i].median() * 1000,
+                           .backward_ms = backward_[i].median() * 1000,
+                           .output_bytes = output_bytes_[i]};
+      if (i + 1 == steps_.size()) {
+        layer.forward_ms += loss_forward_.median() * 1000;
+        layer.backward_ms += loss_backward_.median() * 1000;
+      }
+      for (const auto& parameter : network_.parameters()) {
+        if (parameter.block == i) layer.parameter_bytes += static_cast<double>(parameter.tensor.nbytes());
+      }
+      layers.push_back(std::move(layer));
+      if (i > 0) edges.push_back({static_cast<int>(i) - 1, static_cast<int>(i)});
+    }
+    return profile::LayerGraph::make(std::move(layers), std::move(edges));
+  }
+
+ private:
+  const std::string& name(std::size_t block) const { return architecture_.blocks[block].name; }
+
+  double timed(const std::function<void()>& work) {
+    slot_->mark(kBegin);
+    work();
+    slot_->mark(kEnd);
+    slot_->finish();
+    return slot_->seconds_between(kBegin, kEnd) / request_.speed;
+  }
+
+  bool was_given(const torch::Tensor& tensor) const {
+    return std::ranges::any_of(given_, [&](const auto& each) { return each.second.is_same(tensor); });
+  }
+
+  models::NamedTensors forward(std::size_t block, models::NamedTensors flow, bool counts) {
+    Step& step = steps_[block];
+    step.inputs.clear();
+    for (auto& [label, tensor] : flow) {
+      const bool leaf = block > 0 && tensor.is_floating_point() && !was_given(tensor);
+      step.inputs.emplace_back(label, leaf ? tensor.detach().requires_grad_() : tensor);
+    }
+    models::Flow inside(step.inputs);
+    const models::Pass pass{.training = true};
+    blame(block, "forward", [&] {
+      const double seconds = timed([&] { network_.block(block).forward(inside, pass); });
+      if (counts) forward_[block].add(seconds);
+    });
+    step.outputs.clear();
+    std::vector<double> bytes;
+    for (const auto& [label, tensor] : inside.tensors()) {
+      step.outputs.emplace_back(label, tensor);
+      if (!was_given(tensor)) bytes.push_back(static_cast<double>(tensor.nbytes()));
+    }
+    if (bytes.empty()) bytes.push_back(0);
+    output_bytes_.resize(steps_.size());
+    output_bytes_[block] = std::move(bytes);
+    return step.outputs;
+  }
+
+  /// The loss and its gradients by what the last block put out.
+  std::vector<torch::Tensor> last_gradients(const models::NamedTensors& flow, bool counts) {
+    const std::size_t last = steps_.size() - 1;
+    models::NamedTensors leaves;
+    for (const auto& [label, tensor] : flow) {
+      leaves.emplace_back(label, tensor.requires_grad() ? tensor.detach().requires_grad_() : tensor);
+    }
+    blame(last, "backward", [&] {
+      torch::Tensor loss;
+      const double forward_seconds =
+          timed([&] { loss = architecture_.loss(models::Flow(leaves), request_.loss, false).loss; });
+      const double backward_seconds = timed([&] { loss.backward(); });
+      if (!counts) return;
+      loss_forward_.add(forward_seconds);
+      loss_backward_.add(backward_seconds);
+    });
+    std::vector<torch::Tensor> gradients;
+    for (const auto& [label, tensor] : leaves) gradients.push_back(tensor.grad());
+    return gradients;
+  }
+
+  /// `gradients` of what the block put out, in that order; returns those of what went in.
+  std::vector<torch::Tensor> backward(std::size_t block, const std::vector<torch::Tensor>& gradients, bool counts) {
+    Step& step = steps_[block];
+    std::vector<torch::Tensor> roots;
+    std::vector<torch::Tensor> seeds;
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+      const torch::Tensor& output = step.outputs[i].second;
+      if (!carries_gradient(output) || !gradients[i].defined()) continue;
+      roots.push_back(output);
+      seeds.push_back(gradients[i]);
+    }
+    if (!roots.empty())
+      blame(block, "backward", [&] {
+        const double seconds = timed([&] { torch::autograd::backward(roots, seeds); });
+        if (counts) backward_[block].add(seconds);
+      });
+    // What the block before put out, in its order: names that this one got.
+    std::vector<torch::Tensor> before;
+    for (const auto& [label, tensor] : step.inputs) before.push_back(tensor.grad());
+    step.outputs.clear();
+    return before;
+  }
+
+  /// Whatever goes wrong in `work` is the block's.
+  void blame(std::size_t block, std::string_view pass, const std::function<void()>& work) const {
+    const auto refused = [&](std::string_view reason) {
+      return base::Failure(base::input_error(
+          fmt::format("block `{}` fails in its {} pass with {} samples: {}", name(block), pass, request_.lbs, reason),
+          {.field = "model"}));
+    };
+    try {
+      work();
+    } catch (const base::Failure& failure) {
+      throw refused(failure.error().message);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw refused(models::torch_reason(error));
+    }
+  }
+
+  Session& session_;
+  const LayerRequest request_;
+  const models::Architecture& architecture_;
+  std::unique_ptr<tensor::Slot> slot_;
+  models::Network network_;
+  models::NamedTensors given_;
+  std::vector<Step> steps_;
+  std::vector<Series> forward_;
+  std::vector<Series> backward_;
+  std::vector<std::vector<double>> output_bytes_;
+  Series loss_forward_;
+  Series loss_backward_;
+};
+
+}  // namespace
+
+base::Result<profile::LayerGraph> measure_layers(Session& session, const LayerRequest& request,
+                                                 const base::Clock& clock) {
+  return guarded([&]() -> base::Result<profile::LayerGraph> {
+    LayerTimer timer(session, request);
+    YOKE_CHECK(timer.load());
+    timer.pass(false);
+    Series passes;
+    double spent = 0;
+    do {
+      const auto begin = clock.now();
+      timer.pass(true);
+      const double seconds = base::to_seconds(clock.now() - begin);
+      passes.add(seconds);
+      spent += seconds;
+    } while (!request.patience.enough(passes, spent));
+    return timer.graph();
+  });
+}
+
+std::optional<base::Error> find_failing_block(Session& session, int lbs, const base::Clock& clock) {
+  const auto measured =
+      measure_layers(session, {.lbs = lbs, .speed = 1, .loss = {}, .patience = {.seconds = 0, .least = 1}}, clock);
+  if (measured.ok() || measured.error().kind != base::ErrorKind::kInput) return std::nullopt;
+  return measured.error();
+}
+
+}  // namespace yoke::profiler

@@ -1,0 +1,30 @@
+#include "yoke/profiler/memory_search.h"
+
+#include <algorithm>
+
+namespace yoke::profiler {
+
+int foretell_workers(const profile::MemoryParts& parts, std::int64_t limit, int most) {
+  const std::int64_t once = parts.weights + parts.gradients + parts.optimizer + parts.buffers;
+  if (parts.building > limit || once + parts.worker > limit) return 0;
+  return static_cast<int>(std::min<std::int64_t>((limit - once) / parts.worker, most));
+}
+
+base::Result<MemoryAnswer> verify_workers(int foretold, int most, const std::function<base::Result<bool>(int)>& fits) {
+  int workers = std::clamp(foretold, 1, most);
+  bool tried = false;  // whether `workers` itself was seen to fit
+  while (workers > 1 && !tried) {
+    YOKE_TRY(tried, fits(workers));
+    if (!tried) --workers;
+  }
+  if (workers == 1) tried = true;
+  const bool came_down = workers < std::clamp(foretold, 1, most);  // then one more was tried, and did not fit
+  while (!came_down && workers < most) {
+    YOKE_TRY(const bool more, fits(workers + 1));
+    if (!more) break;
+    ++workers;
+  }
+  return MemoryAnswer{.workers = workers, .verified = tried, .capped = workers == most};
+}
+
+}  // namespace yoke::profiler

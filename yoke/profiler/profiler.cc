@@ -1,0 +1,532 @@
+#include "yoke/profiler/profiler.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "yoke/base/units.h"
+#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/profiler/folder.h"
+#include "yoke/profiler/layers.h"
+#include "yoke/profiler/memory_search.h"
+#include "yoke/profiler/series.h"
+#include "yoke/profiler/session.h"
+#include "yoke/tensor/memory.h"
+
+namespace yoke::profiler {
+namespace {
+
+using base::Result;
+using base::Status;
+
+constexpr double kNoisy = 0.05;  // a spread that the profile warns of
+constexpr int kMemorySteps = 2;  // the second has the samples of coming steps in memory too
+constexpr int kExtraRounds = 2;  // by which the time of a further round is measured
+constexpr double kWarmUpSeconds = 0.1;
+constexpr double kLeastSeconds = 0.2;  // of one measurement
+constexpr int kCompanyBatch = 8;
+
+/// Limits what tensors may take for the time of a scope.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(std::int64_t bytes) { tensor::limit_cpu_memory(bytes); }
+  ~MemoryLimit() { tensor::limit_cpu_memory(std::numeric_limits<std::int64_t>::max()); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+};
+
+/// The numbers of workers at once that IIDP samples.
+std::vector<int> sampled_vsw(int most) {
+  if (most <= 1) return {1};
+  if (most <= 3) return {1, most};
+  return {1, most / 2, most};
+}
+
+std::string_view name_of(plan::OptimizerName name) {
+  switch (name) {
+    case plan::OptimizerName::kSgd:
+      return "sgd";
+    case plan::OptimizerName::kAdam:
+      return "adam";
+    case plan::OptimizerName::kAdamW:
+      return "adamw";
+    case plan::OptimizerName::kLamb:
+      return "lamb";
+  }
+  return "";
+}
+
+std::string_view name_of(plan::Precision precision) {
+  switch (precision) {
+    case plan::Precision::kFp32:
+      return "fp32";
+    case plan::Precision::kBf16:
+      return "bf16";
+    case plan::Precision::kFp16:
+      return "fp16";
+  }
+  return "";
+}
+
+/// Everything that times depend on besides model, device and local batch.
+std::string setup_of(const Subject& subject, const Session& session) {
+  const auto& info = session.data().info();
+  return fmt::format("{} {}, {} classes, {}, {}{}, {} threads, speed {:g}", info.name, fmt::join(info.input_shape, "x"),
+                     subject.job.model.classes.value_or(info.classes), name_of(subject.job.optimizer.name),
+                     name_of(subject.job.precision), subject.job.reproducible ? ", reproducible" : "",
+                     subject.device.threads, subject.device.speed);
+}
+
+std::string explain_sync(const profile::BucketProfile& buckets, plan::Sync sync) {
+  const auto& sizes = buckets.mebibytes;
+  if (sizes.size() < 2) {
+    return "there is one bucket, which is full only when the backward pass is over: both ways cost the same";
+  }
+  double before = 0;
+  for (std::size_t i = 0; i + 1 < sizes.size(); ++i) before += sizes[i];
+  const double average = before / static_cast<double>(sizes.size() - 1);
+  return fmt::format(
+      "the {} buckets before the last are {:.1f} MiB on average, {} 37.5 MiB (1.5 times the usual 25): {}",
+      sizes.size() - 1, average, sync == plan::Sync::kOverlap ? "at most" : "above",
+      sync == plan::Sync::kOverlap
+          ? "each is reduced and updated while the backward pass goes on"
+          : "updates between such large reductions would delay them, so all are updated at the end");
+}
+
+/// One call of measure().
+class Profiling {
+ public:
+  Profiling(const Request& request, Helpers& helpers, Observer& observer, const base::Clock& clock)
+      : request_(request),
+        subject_(request.subject),
+        helpers_(helpers),
+        observer_(observer),
+        clock_(clock),
+        limit_(request.subject.device.memory_bytes),
+        begin_(clock.now()) {}
+
+  Result<Report> run() {
+    YOKE_CHECK(open());
+    YOKE_CHECK(wait_for_pause());
+    std::vector<int> sizes = request_.lbs;
+    if (sizes.empty()) {
+      for (const auto& [lbs, measured] : folder_->node().by_lbs) sizes.push_back(lbs);
+      if (sizes.empty() && wants(Part::kMemory)) sizes.push_back(1);
+      if (sizes.empty() && (wants(Part::kCompute) || wants(Part::kLayers))) {
+        return base::input_error("found none and no memory profile in the folder, expected local batch sizes",
+                                 {.field = "lbs"});
+      }
+    }
+    total_ = static_cast<int>(sizes.size()) *
+                 ((wants(Part::kMemory) ? 1 : 0) + (wants(Part::kCompute) ? 3 : 0) + (wants(Part::kLayers) ? 1 : 0)) +
+             (wants(Part::kBuckets) ? 1 : 0);
+    Report report;
+    if (wants(Part::kBuckets)) YOKE_CHECK(buckets(report));
+    if (wants(Part::kMemory)) YOKE_CHECK(memory(sizes));
+    std::erase_if(sizes, [&](int lbs) { return most_vsw(lbs) == 0; });
+    if (sizes.empty() && !stopped_ && !request_.lbs.empty()) return nothing_fits();
+    spend_from(sizes);
+    if (wants(Part::kCompute)) YOKE_CHECK(compute(sizes));
+    if (wants(Part::kLayers)) YOKE_CHECK(layers(sizes, report));
+    observer_.on_progress(total_, total_, "");
+    report.model = subject_.job.model.name;
+    report.node = folder_->node();
+    report.asked = sizes;
+    report.measured = measured_;
+    report.kept = kept_;
+    report.interrupted = stopped_;
+    report.seconds = base::to_seconds(clock_.now() - begin_);
+    return report;
+  }
+
+ private:
+  bool wants(Part part) const { return request_.parts.contains(part); }
+
+  Status open() {
+    YOKE_TRY(Session * session, opened());
+    YOKE_TRY(Folder folder, Folder::open(request_.out,
+                                         {.model = subject_.job.model.name,
+                                          .node = subject_.device.id.node,
+                                          .device_type = subject_.device.type,
+                                          .setup = setup_of(subject_, *session)},
+                                         request_.again));
+    folder_ = std::move(folder);
+    return {};
+  }
+
+  /// The session, opened anew where a failed step has spoilt the last one.
+  Result<Session*> opened() {
+    if (!session_) {
+      YOKE_TRY(session_, Session::open(subject_, false, clock_));
+      building_ = session_->take_peak_bytes();
+    }
+    return session_.get();
+  }
+
+  bool stops() {
+    stopped_ = stopped_ || observer_.stop_requested();
+    return stopped_;
+  }
+
+  Status wait_for_pause() {
+    const auto until = clock_.now() + request_.pause;
+    while (clock_.now() < until && !stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return {};
+  }
+
+  void begin(const std::string& what) { observer_.on_progress(std::min(done_, total_), total_, what); }
+  void keep(int pieces = 1) {
+    done_ += pieces;
+    kept_ += pieces;
+  }
+  void finish() {
+    ++done_;
+    ++measured_;
+  }
+
+  profile::LocalBatchProfile& at(int lbs) { return folder_->node().by_lbs[lbs]; }
+
+  /// Workers at once that times are measured for: what memory allows, as far as that is known.
+  int most_vsw(int lbs) {
+    const auto found = folder_->node().by_lbs.find(lbs);
+    const bool known = found != folder_->node().by_lbs.end() && found->second.max_vsw;
+    return known ? std::min(*found->second.max_vsw, request_.compute_vsw) : request_.compute_vsw;
+  }
+
+  base::Error nothing_fits() {
+    const std::string limit = limit_ ? base::format(base::Bytes{*limit_}) : "the device";
+    std::string needs;
+    if (session_) {
+      needs = fmt::format("; weights, gradients and optimizer take {}",
+                          base::format(base::Bytes{session_->state_bytes().total()}));
+    }
+    return base::infeasible_error(fmt::format("memory: not one worker of {} samples fits {}{}; use a smaller local "
+                                              "batch, or a device with more `memory`",
+                                              fmt::join(request_.lbs, " or "), limit, needs),
+                                  {.field = "lbs"});
+  }
+
+  /// A step of a model that does not work says only what went wrong; the block is found by going through them.
+  base::Error explained(const base::Error& error, int lbs) {
+    session_.reset();
+    if (error.kind != base::ErrorKind::kInput) return error;
+    const auto session = opened();
+    if (!session.ok()) return error;
+    return find_failing_block(**session, lbs, clock_).value_or(error);
+  }
+
+  // ---- buckets ---------------------------------------------------------------------------------------------------
+
+  Status buckets(Report& report) {
+    begin("gradient buckets");
+    report.buckets = {session_->bucket_mebibytes()};
+    const plan::Sync sync = plan::recommend_sync(report.buckets);
+    report.sync = plan::to_string(sync);
+    report.sync_reason = explain_sync(report.buckets, sync);
+    YOKE_CHECK(folder_->save_buckets(report.buckets));
+    finish();
+    return {};
+  }
+
+  // ---- memory ----------------------------------------------------------------------------------------------------
+
+  Status memory(std::vector<int>& sizes) {
+    for (const int lbs : sizes) {
+      if (stops()) return {};
+      YOKE_CHECK(memory_of(lbs));
+    }
+    if (request_.search_up_to > sizes.back()) YOKE_CHECK(search(sizes));
+    return {};
+  }
+
+  bool fits(int lbs) { return at(lbs).max_vsw.value_or(0) > 0; }
+
+  /// Doubles the last size while it fits, then halves what is left between the last that fits and the first that does
+  /// not, down to steps of the first size.
+  Status search(std::vector<int>& sizes) {
+    const int grain = sizes.front();
+    int low = sizes.back();
+    int high = 0;  // the smallest that is known not to fit
+    if (!fits(low)) return {};
+    while (!stops()) {
+      int next = 0;
+      if (high == 0) {
+        next = low > request_.search_up_to / 2 ? request_.search_up_to : low * 2;
+      } else {
+        next = low + std::max(grain, (high - low) / 2 / grain * grain);
+      }
+      if (next <= low || (high > 0 && next >= high)) return {};
+      ++total_;
+      YOKE_CHECK(memory_of(next));
+      sizes.push_back(next);
+      std::ranges::sort(sizes);
+      (fits(next) ? low : high) = next;
+      if (low >= request_.search_up_to) return {};
+    }
+    return {};
+  }
+
+  Status memory_of(int lbs) {
+    auto& known = at(lbs);
+    const std::int64_t limit = limit_.value_or(std::numeric_limits<std::int64_t>::max());
+    const bool same = known.max_vsw && known.memory && known.total_memory == base::Bytes{limit} &&
+                      (!known.memory->capped || *known.max_vsw >= request_.most_vsw);
+    if (same && !request_.again) {
+      keep();
+      return {};
+    }
+    begin(fmt::format("memory of {} samples", lbs));
+    YOKE_TRY(const auto parts, memory_parts(lbs, limit));
+    MemoryAnswer answer;
+    if (parts) {
+      const int foretold = foretell_workers(*parts, limit, request_.most_vsw);
+      auto verified = verify_workers(foretold, request_.most_vsw, [&](int vsw) -> Result<bool> {
+        begin(fmt::format("{} workers of {} samples within {}", vsw, lbs, base::format(base::Bytes{limit})));
+        YOKE_TRY(const Trial trial, helpers_.try_steps(subject_, lbs, vsw, limit));
+        return trial.fits;
+      });
+      if (!verified.ok()) return verified.error();
+      answer = *verified;
+      if (answer.workers != foretold && foretold > 0) {
+        observer_.on_note(fmt::format("lbs {}: {} workers were foretold to fit, {} do", lbs, foretold, answer.workers));
+      }
+    }
+    known.max_vsw = answer.workers;
+    known.total_memory = base::Bytes{limit};
+    known.memory = parts;
+    if (parts) {
+      known.memory->verified = answer.verified;
+      known.memory->capped = answer.capped;
+    }
+    YOKE_CHECK(folder_->save_node());
+    finish();
+    return {};
+  }
+
+  /// Nothing when not even one worker fits.
+  Result<std::optional<profile::MemoryParts>> memory_parts(int lbs, std::int64_t limit) {
+    const MemoryLimit limited(limit);
+    const auto run = [&]() -> Result<profile::MemoryParts> {
+      YOKE_TRY(Session * session, opened());
+      YOKE_CHECK(session->configure(lbs, 1, 0));
+      const std::int64_t building = std::max(building_, session->take_peak_bytes());
+      for (int i = 0; i < kMemorySteps; ++i) YOKE_CHECK(discard(session->step()));
+      const auto state = session->state_bytes();
+      return profile::MemoryParts{.weights = state.weights,
+                                  .gradients = state.gradients,
+                                  .optimizer = state.optimizer,
+                                  .buffers = state.buffers,
+                                  .worker = std::max<std::int64_t>(1, session->take_peak_bytes() - state.total()),
+                                  .building = building};
+    };
+    auto parts = run();
+    if (parts.ok()) return std::optional(*std::move(parts));
+    if (parts.error().kind != base::ErrorKind::kInfeasible) return explained(parts.error(), lbs);
+    session_.reset();
+    return std::optional<profile::MemoryParts>();
+  }
+
+  template <typename T>
+  static Status discard(const Result<T>& result) {
+    return result.ok() ? Status() : Status(result.error());
+  }
+
+  // ---- times -----------------------------------------------------------------------------------------------------
+
+  /// The time for all that is to be measured is shared by how long each piece will take.
+  void spend_from(const std::vector<int>& sizes) {
+    for (const int lbs : sizes) {
+      if (wants(Part::kCompute)) {
+        for (const int vsw : sampled_vsw(most_vsw(lbs))) weights_left_ += lbs * vsw;
+      }
+      if (wants(Part::kLayers)) weights_left_ += lbs;
+    }
+    seconds_left_ = base::to_seconds(request_.budget);
+  }
+
+  /// Seconds for a piece of this weight; what others leave over is dealt again.
+  double take_seconds(double weight) {
+    const double seconds = std::max(kLeastSeconds, seconds_left_ * weight / weights_left_);
+    weights_left_ = std::max(1.0, weights_left_ - weight);
+    return seconds;
+  }
+
+  Status compute(const std::vector<int>& sizes) {
+    std::shared_ptr<void> company;
+    for (const int lbs : sizes) {
+      const auto counts = sampled_vsw(most_vsw(lbs));
+      total_ += static_cast<int>(counts.size()) - 3;
+      for (const int vsw : counts) {
+        if (stops()) return {};
+        const double seconds = take_seconds(lbs * vsw);
+        auto& samples = at(lbs).compute;
+        const auto place = std::ranges::lower_bound(samples, vsw, {}, &profile::ComputeSample::vsw);
+        const bool known = place != samples.end() && place->vsw == vsw;
+        if (known && !request_.again) {
+          keep();
+          continue;
+        }
+        if (!company) {
+          YOKE_TRY(company, helpers_.keep_company(subject_, std::min(lbs, kCompanyBatch)));
+        }
+        begin(fmt::format("time of {} x {} samples", vsw, lbs));
+        auto sample = compute_of(lbs, vsw, seconds);
+        if (!sample.ok()) return explained(sample.error(), lbs);
+        if (known) {
+          *place = *sample;
+        } else {
+          samples.insert(place, *sample);
+        }
+        if (sample->confidence->noisy) {
+          observer_.on_note(
+              fmt::format("{} x {} samples: times vary by {:.0f}%, so they are marked as noisy; measure "
+                          "again (--again) on a quiet machine",
+                          vsw, lbs, 100 * sample->confidence->spread));
+        }
+        YOKE_CHECK(folder_->save_node());
+        finish();
+      }
+    }
+    return {};
+  }
+
+  struct Times {
+    Series total, data, forward, backward;
+    double spent = 0;
+  };
+
+  Result<Times> steps(Session& session, const Patience& patience) {
+    double warm = 0;
+    do {
+      YOKE_TRY(const StepTimes step, session.step());
+      warm += step.total;
+    } while (warm < kWarmUpSeconds);
+    Times times;
+    do {
+      YOKE_TRY(const StepTimes step, session.step());
+      times.total.add(step.total);
+      times.data.add(step.data);
+      times.forward.add(step.forward);
+      times.backward.add(step.backward);
+      times.spent += step.total;
+    } while (!patience.enough(times.total, times.spent));
+    seconds_left_ = std::max(0.0, seconds_left_ - warm - times.spent);
+    return times;
+  }
+
+  Result<profile::ComputeSample> compute_of(int lbs, int vsw, double seconds) {
+    YOKE_TRY(Session * session, opened());
+    YOKE_CHECK(session->configure(lbs, vsw, 0));
+    YOKE_TRY(const Times single, steps(*session, {.seconds = seconds / 3}));
+    const double total = single.total.median();
+    const double update = session->update_seconds();
+    double round = std::max(0.0, total - update);
+    // A further round is measured, not deduced, where there is time for it.
+    if (single.spent < seconds / 2) {
+      YOKE_CHECK(session->configure(lbs, vsw, kExtraRounds));
+      YOKE_TRY(const Times more, steps(*session, {.seconds = seconds - single.spent}));
+      round = std::clamp((more.total.median() - total) / kExtraRounds, 0.0, total);
+    }
+    // A round is more than its passes: what is around them is shared out, so that data, forward and backward are what
+    // a round of accumulation takes.
+    const double data = std::min(single.data.median(), round / 2);
+    const double passes = single.forward.median() + single.backward.median();
+    const double scale = passes > 0 ? (round - data) / passes * 1000 : 0;
+    return profile::ComputeSample{.vsw = vsw,
+                                  .total_ms = total * 1000,
+                                  .data_ms = data * 1000,
+                                  .forward_ms = single.forward.median() * scale,
+                                  .backward_ms = single.backward.median() * scale,
+                                  .update_ms = update * 1000,
+                                  .copy_ms = 0,     // workers share their weights
+                                  .bn_sync_ms = 0,  // buffers are those of worker 0
+                                  .round_ms = round * 1000,
+                                  .confidence = single.total.confidence(kNoisy)};
+  }
+
+  // ---- layers ----------------------------------------------------------------------------------------------------
+
+  Status layers(const std::vector<int>& sizes, Report& report) {
+    for (const int lbs : sizes) {
+      if (stops()) return {};
+      const double seconds = take_seconds(lbs);
+      YOKE_TRY(const auto known, folder_->layers(lbs));
+      if (known && !request_.again) {
+        report.layers.emplace(lbs, *known);
+        keep();
+        continue;
+      }
+      begin(fmt::format("layers with {} samples", lbs));
+      YOKE_TRY(Session * session, opened());
+      const auto began = clock_.now();
+      YOKE_TRY(const profile::LayerGraph graph,
+               measure_layers(*session,
+                              {.lbs = lbs,
+                               .speed = subject_.device.speed,
+                               .loss = {.label_smoothing = subject_.job.label_smoothing},
+                               .patience = {.seconds = seconds}},
+                              clock_));
+      seconds_left_ = std::max(0.0, seconds_left_ - base::to_seconds(clock_.now() - began));
+      YOKE_CHECK(folder_->save_layers(lbs, graph, lbs == sizes.front()));
+      report.layers.emplace(lbs, graph);
+      finish();
+    }
+    return {};
+  }
+
+  const Request& request_;
+  const Subject& subject_;
+  Helpers& helpers_;
+  Observer& observer_;
+  const base::Clock& clock_;
+  const std::optional<std::int64_t> limit_;
+  const base::Instant begin_;
+  std::optional<Folder> folder_;
+  std::unique_ptr<Session> session_;
+  std::int64_t building_ = 0;
+  double weights_left_ = 0;
+  double seconds_left_ = 0;
+  int total_ = 0;
+  int done_ = 0;
+  int measured_ = 0;
+  int kept_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<Report> measure(const Request& request, Helpers& helpers, Observer& observer, const base::Clock& clock) {
+  base::require(request.subject.device.memory_bytes.has_value(), "profiling needs a limit of memory");
+  return Profiling(request, helpers, observer, clock).run();
+}
+
+Result<Trial> try_steps(const Subject& subject, int lbs, int vsw, std::int64_t memory_bytes, const base::Clock& clock) {
+  tensor::use_metered_cpu_memory();
+  tensor::limit_cpu_memory(memory_bytes);
+  const auto run = [&]() -> Result<Trial> {
+    YOKE_TRY(const auto session, Session::open(subject, true, clock));
+    YOKE_CHECK(session->configure(lbs, vsw, 0));
+    for (int i = 0; i < kMemorySteps; ++i) {
+      const auto step = session->step();
+      if (!step.ok()) return step.error();
+    }
+    return Trial{.fits = true, .peak_bytes = session->take_peak_bytes()};
+  };
+  auto trial = run();
+  if (!trial.ok() && trial.error().kind == base::ErrorKind::kInfeasible) return Trial{};
+  return trial;
+}
+
+Status keep_busy(const Subject& subject, int lbs, const base::Clock& clock) {
+  YOKE_TRY(const auto session, Session::open(subject, false, clock));
+  YOKE_CHECK(session->configure(lbs, 1, 0));
+  for (;;) {
+    const auto step = session->step();
+    if (!step.ok()) return step.error();
+  }
+}
+
+}  // namespace yoke::profiler

@@ -1,0 +1,41 @@
+#include "yoke/profiler/series.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace yoke::profiler {
+namespace {
+
+double middle(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+double Series::median() const {
+  return middle(values_);
+}
+
+double Series::spread() const {
+  if (values_.size() < 3) return std::numeric_limits<double>::infinity();
+  const double center = median();
+  if (center == 0) return 0;
+  std::vector<double> off;
+  for (const double value : values_) off.push_back(std::abs(value - center));
+  constexpr double kDeviation = 1.4826;    // of a normal distribution, over its median absolute deviation
+  constexpr double kMedianError = 1.2533;  // standard error of the median over that of the mean
+  constexpr double kInterval = 1.96;
+  return kInterval * kMedianError * kDeviation * middle(off) / std::sqrt(static_cast<double>(values_.size())) / center;
+}
+
+profile::Confidence Series::confidence(double limit) const {
+  const double share = spread();
+  const bool known = std::isfinite(share);
+  return {.spread = known ? share : 1, .count = count(), .noisy = !known || share > limit};
+}
+
+}  // namespace yoke::profiler
