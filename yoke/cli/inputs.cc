@@ -70,11 +70,4 @@ base::Result<AnyProfile> load_any_profile(const std::string& given, Context& con
   return found;
 }
 
-base::Result<profile::LayerGraph> load_graph(const std::string& path) {
-  if (base::is_folder(path)) return profile::load_layers(path);
-  YOKE_TRY(const std::string text, base::read_file(path));
-  if (base::trim(text).starts_with('{')) return profile::parse_layers_file(text, path);
-  return profile::pipedream::parse_graph_text(text, path);
-}
-
 }  // namespace yoke::cli

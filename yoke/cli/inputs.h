@@ -37,7 +37,4 @@ struct AnyProfile {
 /// A Yoke profile folder, a JABAS/IIDP config JSON, or a PipeDream graph.txt, told apart by what is in it.
 base::Result<AnyProfile> load_any_profile(const std::string& path, Context& context);
 
-/// A PipeDream graph.txt, a layers.json, or the Yoke profile folder that holds one.
-base::Result<profile::LayerGraph> load_graph(const std::string& path);
-
 }  // namespace yoke::cli

@@ -464,7 +464,7 @@ base::Status run_pipeline(const PipelineOptions& options, Context& context) {
   }
   if (options.lbs ? *options.lbs < 1 : !options.out.empty())
     return option_error("--lbs", "expected the minibatch size of the profile, which --out puts into the plan");
-  YOKE_TRY(const profile::LayerGraph graph, load_graph(options.profile));
+  YOKE_TRY(const profile::LayerGraph graph, profile::load_layer_graph(options.profile));
   const base::Instant started = context.clock.now();
   YOKE_TRY(const Answer answer, options.cost == "pipedream" ? solve_like_pipedream(graph, options, context)
                                                             : solve_with_overlap(graph, options));

@@ -39,7 +39,11 @@ base::Result<models::Architecture> make_architecture(const plan::ModelSpec& mode
                                          classes, info.name, info.classes),
                              {.field = "model.classes"});
   }
-  return models::make_model(model.name, {.classes = classes, .input_shape = info.input_shape, .path = model.path});
+  return models::make_model(model.name, {.classes = classes,
+                                         .input_shape = info.input_shape,
+                                         .path = model.path,
+                                         .time_scale = model.time_scale,
+                                         .size_scale = model.size_scale});
 }
 
 }  // namespace yoke::engine

@@ -86,7 +86,9 @@ struct Architecture {
 struct ModelOptions {
   std::int64_t classes = 10;
   std::vector<std::int64_t> input_shape;  // of one sample, where the model adapts to it (mlp); empty: its own
-  std::string path;                       // of a TorchScript file
+  std::string path;                       // of a TorchScript file, or of a layer profile to replay
+  double time_scale = 1;                  // replay: of the profiled times
+  double size_scale = 1;                  // replay: of the profiled activations and parameters
   double dropout = -1;                    // probability in [0, 1) for all dropout layers; -1: the model's own
 };
 

@@ -17,6 +17,7 @@ std::vector<ModelInfo> built_in() {
   std::vector<ModelInfo> all = {zoo::mlp(), zoo::small_cnn(), zoo::alexnet()};
   for (auto family : {zoo::vgg(), zoo::resnet()}) all.insert(all.end(), family.begin(), family.end());
   all.push_back(torchscript());
+  all.push_back(zoo::replay());
   return all;
 }
 

@@ -30,6 +30,7 @@ const std::vector<std::string> kObjectives{"time", "cost"};
 
 /// A model of this name is a file, given as `path`.
 constexpr std::string_view kTorchScript = "torchscript";
+constexpr std::string_view kReplay = "replay";
 
 /// Pixels; what codecs of images allow.
 constexpr Range kSide{.least = 1, .most = 65535};
@@ -65,8 +66,13 @@ ModelSpec read_model(View view) {
   model.classes = optional_count(view, "classes");
   model.path = view.text_or("path", "");
   model.weights = view.text_or("weights", "");
+  model.time_scale = view.number_or("time_scale", model.time_scale, kNotNegative);
+  model.size_scale = view.number_or("size_scale", model.size_scale, kNotNegative);
   if (model.name == kTorchScript && model.path.empty()) {
     view.fail("found model `torchscript` without `path`, expected the path of a TorchScript file");
+  }
+  if (model.name == kReplay && model.path.empty()) {
+    view.fail("found model `replay` without `path`, expected a layer profile (layers.json or graph.txt)");
   }
   view.done();
   return model;
@@ -309,6 +315,8 @@ std::string to_yaml(const Job& job) {
   if (job.model.classes) model.count("classes", *job.model.classes);
   if (!job.model.path.empty()) model.text("path", job.model.path);
   if (!job.model.weights.empty()) model.text("weights", job.model.weights);
+  if (job.model.time_scale != 1) model.number("time_scale", job.model.time_scale);
+  if (job.model.size_scale != 1) model.number("size_scale", job.model.size_scale);
   section("model", model.str());
 
   Flow data;

@@ -15,7 +15,9 @@ namespace yoke::plan {
 struct ModelSpec {
   std::string name;
   std::optional<std::int64_t> classes;  // absent: what the data set says
-  std::string path;                     // `torchscript`: the file
+  std::string path;                     // `torchscript`: the file; `replay`: the layer profile
+  double time_scale = 1;                // `replay`: of the profiled times
+  double size_scale = 1;                // `replay`: of the profiled activations and parameters
   std::string weights;                  // safetensors file to start from; empty: random
   bool operator==(const ModelSpec&) const = default;
 };

@@ -7,6 +7,7 @@
 
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
+#include "yoke/profile/pipedream/graph_text.h"
 
 namespace yoke::profile {
 namespace {
@@ -114,6 +115,13 @@ Result<LayerGraph> load_layers(const std::string& folder) {
 Status save_layers(const std::string& folder, const LayerGraph& graph) {
   YOKE_CHECK(base::make_folder(folder));
   return base::publish_file(join_path(folder, kLayers), to_layers_json(graph));
+}
+
+base::Result<LayerGraph> load_layer_graph(const std::string& path) {
+  if (base::is_folder(path)) return load_layers(path);
+  YOKE_TRY(const std::string text, base::read_file(path));
+  if (base::trim(text).starts_with('{')) return parse_layers_file(text, path);
+  return pipedream::parse_graph_text(text, path);
 }
 
 }  // namespace yoke::profile

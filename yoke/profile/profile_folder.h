@@ -31,6 +31,8 @@ base::Status save_comm(const std::string& folder, const CommProfile& comm);
 /// <folder>/layers.json.
 base::Result<LayerGraph> load_layers(const std::string& folder);
 base::Status save_layers(const std::string& folder, const LayerGraph& graph);
+/// From a PipeDream graph.txt, a layers.json, or the folder that holds one, told apart by what is there.
+base::Result<LayerGraph> load_layer_graph(const std::string& path);
 
 // The text of each file.
 

@@ -25,6 +25,8 @@ ModelInfo small_cnn();
 ModelInfo alexnet();
 std::vector<ModelInfo> vgg();
 std::vector<ModelInfo> resnet();
+/// Blocks of a layer profile, which wait the profiled times and move tensors of the profiled sizes.
+ModelInfo replay();
 
 /// How the weights of a layer start.
 enum class Init {
