@@ -24,7 +24,7 @@ CASES = {
     "vgg11": ([3, 32, 32], 10, [4, 8, 16]),
 }
 STEPS = 12
-BANDWIDTH = 1e9  # of the cluster file; only the ideal times of the all-reduce profile depend on it
+BANDWIDTH = 1e9  # of the cluster file; it cancels out: the all-reduce profile is relative to it
 CLUSTERS = {
     1: "nodes:\n  - {name: localhost}\n",
     2: f"nodes:\n  - {{name: fast, inter_bandwidth: {BANDWIDTH:.0f}}}\n"
@@ -59,29 +59,6 @@ def profile(yoke, model, cluster, out):
     run([yoke, "profile", "all", "--model", model, *settings(model), "--lbs", sizes, "--most-vsw", "2", "--cluster",
          cluster, "--out", out, "--json"])
     return time.monotonic() - began
-
-
-def profile_comm(yoke, build, cluster, out):
-    """All-reduce among two ranks: by `yoke profile comm`, where there is one."""
-    help_text = subprocess.run([yoke, "profile", "--help"], capture_output=True, text=True).stdout
-    if "comm" in help_text.split():
-        run([yoke, "profile", "comm", "--cluster", cluster, "--out", out, "--json"])
-        return "yoke profile comm"
-    sides = json.loads(run([os.path.join(build, "bin", "bench_allreduce"), "--rounds", "1", "--ranks", "2"]))
-    points = [{"ideal_ms": entry["bytes"] * 4 / 2 / BANDWIDTH * 1000, "measured_ms": entry["shm"] * 1000}
-              for entry in all_reduce_entries(sides)]
-    with open(os.path.join(out, "comm.json"), "w") as file:
-        json.dump({"format": "yoke-comm", "version": 1, "intra": [], "inter": points}, file)
-    return "bench_allreduce"
-
-
-def all_reduce_entries(sides):
-    """Bytes and the seconds of shared memory, from the benchmark of all-reduces."""
-    entries = []
-    for row in sides["rows"]:
-        if row["ranks"] == 2 and "shm_seconds" in row:
-            entries.append({"bytes": row["bytes"], "shm": row["shm_seconds"]})
-    return entries
 
 
 def price(build, cluster, profiles, cost, lbs, lanes, path):
@@ -134,8 +111,6 @@ def main():
                 out = os.path.join(work, f"{model}-{devices}")
                 say(f"profile {model} for {devices}")
                 seconds[f"{model}, {devices}"] = profile(yoke, model, cluster, out)
-                if devices > 1:
-                    profile_comm(yoke, options.build, cluster, out)
                 for lbs, lanes in cases_of(model, devices):
                     text = ",".join(f"{name}:{vsw}:{ga}" for name, (vsw, ga) in zip(names, lanes))
                     plan = os.path.join(work, "plan.json")

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace yoke::profiler {
@@ -38,7 +39,6 @@ TEST(MemorySearch, ARightForecastIsTriedAndOneMoreIsRefused) {
   Device device{.capacity = 4};
   const auto answer = device.ask(4, 32);
   EXPECT_EQ(answer.workers, 4);
-  EXPECT_TRUE(answer.verified);
   EXPECT_FALSE(answer.capped);
   EXPECT_EQ(device.tried, (std::vector<int>{4, 5}));
 }
@@ -48,7 +48,6 @@ TEST(MemorySearch, AWrongForecastIsCorrected) {
     Device device{.capacity = 6};
     const auto answer = device.ask(foretold, 32);
     EXPECT_EQ(answer.workers, 6) << foretold;
-    EXPECT_TRUE(answer.verified);
     EXPECT_NE(std::ranges::find(device.tried, 7), device.tried.end()) << "one more was refused";
   }
 }
@@ -66,6 +65,12 @@ TEST(MemorySearch, OneWorkerIsKnownToFit) {
   const auto answer = device.ask(1, 32);
   EXPECT_EQ(answer.workers, 1);
   EXPECT_EQ(device.tried, (std::vector<int>{2}));
+}
+
+TEST(MemorySearch, AForecastOfNoneIsTriedToo) {
+  Device none{.capacity = 0};
+  EXPECT_EQ(none.ask(0, 32).workers, 0);
+  EXPECT_EQ(none.tried, (std::vector<int>{1}));
 }
 
 TEST(MemorySearch, AFailedTrialIsAnErrorAndNoAnswer) {

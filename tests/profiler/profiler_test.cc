@@ -208,7 +208,7 @@ TEST_F(Profiler, TheLargestLocalBatchIsSearchedFor) {
     if (vsw == 0 && refused == 0) refused = lbs;
   }
   EXPECT_EQ(refused - largest, 2) << "down to steps of the first size";
-  EXPECT_LE(found.size(), 8U);
+  EXPECT_LE(found.size(), 14U);
 }
 
 TEST_F(Profiler, OneWorkerForetellsMany) {
@@ -291,7 +291,7 @@ TEST_F(Profiler, BucketsComeWithAReason) {
   const auto report = run(request({Part::kBuckets}));
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->sync, "overlap");
-  EXPECT_THAT(report->sync_reason, HasSubstr("one bucket"));
+  EXPECT_THAT(report->sync_reason, HasSubstr("bucket"));
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ base::Status run_show(const ShowOptions& options, Context& context) {
   if (found.graph && !found.profiles) return show_graph(*found.graph, context);
   const profile::ProfileSet& profiles = *found.profiles;
   if (context.json) {
-    print_json(context, to_json(profiles));
+    print_json(context, cli::to_json(profiles));
     return {};
   }
   context.out << fmt::format("profiles of {} on {} nodes\n", base::printable(profiles.model, 100),

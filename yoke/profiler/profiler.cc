@@ -298,7 +298,7 @@ class Profiling {
     known.total_memory = base::Bytes{limit};
     known.memory = parts;
     if (parts) {
-      known.memory->verified = answer.verified;
+      known.memory->verified = true;
       known.memory->capped = answer.capped;
     }
     YOKE_CHECK(folder_->save_node());

@@ -15,11 +15,13 @@
 #include "yoke/cli/launch/stop_signals.h"
 #include "yoke/cli/profile.h"
 #include "yoke/cli/profile/children.h"
+#include "yoke/cli/profile_comm.h"
 #include "yoke/cli/run/devices.h"
 #include "yoke/cli/run/job_input.h"
 #include "yoke/cli/table.h"
 #include "yoke/cli/terminal.h"
 #include "yoke/cluster/cluster_file.h"
+#include "yoke/profile/profile_folder.h"
 #include "yoke/profiler/profiler.h"
 
 namespace yoke::cli {
@@ -242,8 +244,8 @@ void print_memory(const profile::ProfileSet& set, std::ostream& out) {
     const auto part = [&](std::int64_t profile::MemoryParts::*member) {
       return parts ? bytes_text((*parts).*member) : std::string("-");
     };
-    std::string remark = *measured.max_vsw == 0 ? "does not fit" : "";
-    if (parts) remark = parts->capped ? "more were not tried" : "tried; one more was refused";
+    std::string remark = "does not fit";
+    if (parts && *measured.max_vsw > 0) remark = parts->capped ? "more were not tried" : "tried; one more was refused";
     table.add({std::to_string(lbs), std::to_string(*measured.max_vsw), bytes_text(measured.total_memory->count),
                part(&profile::MemoryParts::weights), part(&profile::MemoryParts::gradients),
                part(&profile::MemoryParts::optimizer), part(&profile::MemoryParts::worker), remark});
@@ -323,16 +325,18 @@ Result<profiler::Request> make_request(const MeasureOptions& options, std::set<P
   return request;
 }
 
-Status run_measure(const std::set<Part>& parts, const MeasureOptions& options, Context& context) {
-  YOKE_TRY(Machine machine, find_devices(options));
-  YOKE_TRY(profiler::Request request, make_request(options, parts, machine));
-  const StopSignals signals(StopSignals::Second::kEnds);
+/// What a command came to, over all nodes.
+struct Outcome {
   Json nodes = Json::array();
   std::vector<std::string> notes;
-  const auto began = context.clock.now();
   bool interrupted = false;
+  std::optional<profile::CommProfile> comm;
+};
+
+Status measure_nodes(profiler::Request& request, const Machine& machine, Outcome& outcome, Context& context) {
+  const StopSignals signals(StopSignals::Second::kEnds);
   for (const auto& device : machine.measured) {
-    if (interrupted) break;
+    if (outcome.interrupted) break;
     std::vector<engine::DeviceSpec> neighbours = machine.all;
     std::erase_if(neighbours, [&](const auto& other) { return other.id == device.id; });
     ProfilingChildren children(std::move(neighbours), context);
@@ -341,26 +345,59 @@ Status run_measure(const std::set<Part>& parts, const MeasureOptions& options, C
     auto measured = profiler::measure(request, children, watcher, context.clock);
     if (!measured.ok()) return at_option(measured.error(), {"--lbs", "--model"});
     watcher.finish();
-    notes.insert(notes.end(), watcher.notes.begin(), watcher.notes.end());
-    interrupted = measured->interrupted;
+    outcome.notes.insert(outcome.notes.end(), watcher.notes.begin(), watcher.notes.end());
+    outcome.interrupted = measured->interrupted;
     if (context.json) {
-      nodes.push_back(to_json(*measured, parts));
+      outcome.nodes.push_back(to_json(*measured, request.parts));
     } else {
-      print(*measured, parts, context.out);
+      print(*measured, request.parts, context.out);
     }
   }
-  if (interrupted) context.exit_code = kExitInterrupted;
+  return {};
+}
+
+/// The links between the devices of this machine.
+Status measure_links(const profiler::Request& request, const std::string& cluster, Outcome& outcome, Context& context) {
+  const std::string file = base::join_path(request.out, "comm.json");
+  if (base::exists(file) && !request.again) return {};
+  YOKE_CHECK(check_comm_folder(request.out));
+  CommOptions options;
+  options.model = request.subject.job.model.name;
+  options.out = request.out;
+  options.cluster = cluster;
+  YOKE_TRY(const CommOutcome links, profile_comm(options, context));
+  outcome.interrupted = links.interrupted;
+  if (links.interrupted) return {};
+  if (const auto saved = save_comm_profile(request.out, links.profile); !saved.ok()) return saved.error();
+  outcome.comm = links.profile;
+  if (!context.json) context.out << "links\n" << describe_links(links.profile) << '\n';
+  return {};
+}
+
+Status run_measure(const std::set<Part>& parts, bool links, const MeasureOptions& options, Context& context) {
+  YOKE_TRY(Machine machine, find_devices(options));
+  YOKE_TRY(profiler::Request request, make_request(options, parts, machine));
+  const auto began = context.clock.now();
+  Outcome outcome;
+  YOKE_CHECK(measure_nodes(request, machine, outcome, context));
+  if (links && machine.all.size() > 1 && !outcome.interrupted) {
+    YOKE_CHECK(measure_links(request, options.cluster, outcome, context));
+  }
+  if (outcome.interrupted) context.exit_code = kExitInterrupted;
   const double seconds = base::to_seconds(context.clock.now() - began);
   if (context.json) {
-    print_json(context, {{"model", request.subject.job.model.name},
-                         {"out", request.out},
-                         {"interrupted", interrupted},
-                         {"seconds", seconds},
-                         {"notes", notes},
-                         {"nodes", std::move(nodes)}});
+    Json json{{"model", request.subject.job.model.name},
+              {"out", request.out},
+              {"interrupted", outcome.interrupted},
+              {"seconds", seconds},
+              {"notes", outcome.notes},
+              {"nodes", std::move(outcome.nodes)}};
+    if (outcome.comm) json["comm"] = profile::comm_json(*outcome.comm);
+    print_json(context, json);
+  } else if (outcome.interrupted) {
+    context.out << "interrupted: what was measured is kept, the same command goes on\n";
   } else {
-    context.out << (interrupted ? "interrupted: what was measured is kept, the same command goes on\n"
-                                : fmt::format("profiles in {}\n", request.out));
+    context.out << fmt::format("profiles in {}, after {}\n", request.out, base::format_seconds(seconds));
   }
   return {};
 }
@@ -368,7 +405,7 @@ Status run_measure(const std::set<Part>& parts, const MeasureOptions& options, C
 }  // namespace
 
 void add_profile_measurements(CLI::App& group, Action& chosen) {
-  const auto add = [&](const std::string& name, const std::string& help, std::set<Part> parts) {
+  const auto add = [&](const std::string& name, const std::string& help, std::set<Part> parts, bool links = false) {
     const bool times = parts.contains(Part::kCompute) || parts.contains(Part::kLayers);
     const bool memory = parts.contains(Part::kMemory);
     add_command<MeasureOptions>(
@@ -400,13 +437,16 @@ void add_profile_measurements(CLI::App& group, Action& chosen) {
           }
           command.flag("--again", options.again, "measure also what the folder holds");
         },
-        [parts](const MeasureOptions& options, Context& context) { return run_measure(parts, options, context); });
+        [parts, links](const MeasureOptions& options, Context& context) {
+          return run_measure(parts, links, options, context);
+        });
   };
   add("memory", "the most workers that fit a device's memory, by local batch size", {Part::kMemory});
   add("compute", "times of data, forward, backward and update, by local batch size and workers", {Part::kCompute});
   add("layers", "time and size of every layer; PipeDream graph and charts", {Part::kLayers});
   add("bucket", "gradient buckets and the weight sync they suggest", {Part::kBuckets});
-  add("all", "everything on this machine", {Part::kMemory, Part::kCompute, Part::kLayers, Part::kBuckets});
+  add("all", "everything on this machine, and the links between its devices",
+      {Part::kMemory, Part::kCompute, Part::kLayers, Part::kBuckets}, true);
   add_profile_children(group, chosen);
 }
 
