@@ -121,6 +121,17 @@ Result<Node> Cluster::require_node(std::string_view name) const {
                   hint.empty() ? fmt::format("; it has {}", base::quote(base::join_words(names), 200)) : hint));
 }
 
+Result<Node> Cluster::require_device(const DeviceId& device) const {
+  auto node = require_node(device.node);
+  if (!node.ok()) return input_error(node.error().message, {.field = device.to_string()});
+  if (device.index < 0 || device.index >= node->devices) {
+    return input_error(fmt::format("{} has {} {}, numbered from 0", device.node, node->devices,
+                                   node->devices == 1 ? "device" : "devices"),
+                       {.field = device.to_string()});
+  }
+  return node;
+}
+
 std::vector<DeviceId> Cluster::devices() const {
   std::vector<DeviceId> ids;
   for (const auto& node : nodes_) {

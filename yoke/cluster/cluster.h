@@ -53,6 +53,9 @@ class Cluster {
   const Node* find(std::string_view name) const;
   /// Input error that names the nearest node when there is none.
   base::Result<Node> require_node(std::string_view name) const;
+  /// The node of the device. Input error, at the device, when there is no such node (it names the nearest) or the node
+  /// has not so many devices.
+  base::Result<Node> require_device(const DeviceId& device) const;
   /// All devices, node by node.
   std::vector<DeviceId> devices() const;
   /// Distinct device types in order of first appearance.
