@@ -105,7 +105,9 @@ std::vector<base::Result<LinkProbe>> on_ranks(int size, const LinkShape& shape, 
                              }},
                         **own, deadline, clock);
       results[static_cast<std::size_t>(rank)] = group.ok() ? body(**group, clock) : group.error();
-      if (group.ok()) EXPECT_TRUE((*group)->close().ok());
+      if (group.ok()) {
+        EXPECT_TRUE((*group)->close().ok());
+      }
     });
   }
   threads.clear();
