@@ -1,7 +1,8 @@
 // How far `yoke profile estimate` is from profiles that were measured on real GPUs, in ../shared/data:
 //   bench_estimate [DATA]
 // Prints one JSON object: milliseconds of forward and backward together. Rows that are not `held_out` had a part in
-// fitting the constants (docs/profiling-network.md). Where the data is absent, it says so.
+// fitting the constants (docs/profiling-network.md), or are the same measurement made again. Where the data is absent,
+// it says so.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 #include "yoke/base/files.h"
 #include "yoke/base/json.h"
-#include "yoke/cli/profile_estimate.h"
+#include "yoke/cli/estimate.h"
 #include "yoke/plan/import/jabas.h"
 #include "yoke/profile/pipedream/graph_text.h"
 
@@ -64,7 +65,7 @@ class Comparison {
                           .vsw = sample.vsw,
                           .estimate_ms = guess.forward_ms + guess.backward_ms,
                           .measured_ms = sample.forward_ms + sample.backward_ms,
-                          .held_out = name != "v100" || folder != "jabas-quickstart" || sample.vsw > 1});
+                          .held_out = name != "v100" || sample.vsw > 1});
         }
         if (!measured.max_vsw) continue;
         memory.push_back({{"source", folder},

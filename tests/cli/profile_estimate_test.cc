@@ -1,11 +1,10 @@
 // Estimates: the arithmetic on a model counted by hand, and the way of an estimate through the commands.
-#include "yoke/cli/profile_estimate.h"
-
 #include <gmock/gmock.h>
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
+#include "yoke/cli/estimate.h"
 #include "yoke/plan/plan.h"
 #include "yoke/profile/profile_folder.h"
 
@@ -87,8 +86,8 @@ TEST(Estimate, PlansSayThatTheyRestOnOne) {
       .model = "small", .nodes = {estimate->node}, .buckets = estimate->buckets, .comm = estimate->comm};
   ASSERT_TRUE(profile::save_profiles(folder.path(), set).ok());
   ASSERT_TRUE(profile::save_layers(folder.path(), estimate->layers).ok());
-  const std::string cluster =
-      folder.write("cluster.yaml", "nodes:\n- {name: toy, type: Toy 1000, devices: 2, intra_bandwidth: 10GB/s}\n");
+  // The bandwidth comes with the profile.
+  const std::string cluster = folder.write("cluster.yaml", "nodes:\n- {name: toy, type: Toy 1000, devices: 2}\n");
   const std::vector<std::string> batch{"plan",        "batch", "--cluster", cluster, "--profiles",
                                        folder.path(), "--gbs", "32",        "--out", folder.file("plan.json")};
   const base::Document document = yoke_json(batch);

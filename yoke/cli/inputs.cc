@@ -4,6 +4,7 @@
 
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
+#include "yoke/base/units.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/plan/import/jabas.h"
 #include "yoke/profile/pipedream/graph_text.h"
@@ -32,7 +33,29 @@ base::Result<Inputs> load_inputs(const InputOptions& options, Context& context) 
   if (options.profiles.empty()) return option_error("--profiles", "found none, expected a folder beside --cluster");
   YOKE_TRY(cluster::Cluster cluster, cluster::load_cluster(options.cluster));
   YOKE_TRY(profile::ProfileSet profiles, profile::load_profiles(options.profiles));
+  YOKE_TRY(cluster, with_profiled_bandwidths(cluster, profiles.comm, context));
   return Inputs{std::move(cluster), std::move(profiles)};
+}
+
+base::Result<cluster::Cluster> with_profiled_bandwidths(const cluster::Cluster& cluster,
+                                                        const profile::CommProfile& comm, Context& context) {
+  std::vector<cluster::Node> nodes = cluster.nodes();
+  for (auto& node : nodes) {
+    const auto fill = [&](std::string_view key, std::optional<base::Bandwidth>& given,
+                          const std::optional<base::Bandwidth>& profiled) {
+      if (!profiled) return;
+      if (!given) given = profiled;
+      const double ratio = given->bytes_per_s / profiled->bytes_per_s;
+      if (ratio > 0.99 && ratio < 1.01) return;
+      context.log.warning(
+          "node {} has an {} of {}, but comm.json was profiled for {}: predicted all-reduces are off by "
+          "the ratio",
+          node.name, key, base::format(*given), base::format(*profiled));
+    };
+    if (node.devices > 1) fill("intra_bandwidth", node.intra_bandwidth, comm.intra_bandwidth);
+    if (nodes.size() > 1) fill("inter_bandwidth", node.inter_bandwidth, comm.inter_bandwidth);
+  }
+  return cluster::Cluster::make(std::move(nodes));
 }
 
 base::Result<AnyProfile> load_any_profile(const std::string& given, Context& context) {

@@ -28,6 +28,11 @@ struct Inputs {
 
 base::Result<Inputs> load_inputs(const InputOptions& options, Context& context);
 
+/// The cluster with the bandwidths that the all-reduces were profiled for where its file gives none. Where it gives
+/// others, the ideal times of the profile do not fit it: that is warned of.
+base::Result<cluster::Cluster> with_profiled_bandwidths(const cluster::Cluster& cluster,
+                                                        const profile::CommProfile& comm, Context& context);
+
 /// What a path of the user's turned out to hold; at least one of the two.
 struct AnyProfile {
   std::optional<profile::ProfileSet> profiles;

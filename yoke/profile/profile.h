@@ -110,7 +110,7 @@ struct LinkProfile {
   std::vector<std::string> between = {};  // the hosts of a message; may be empty
   double latency_ms = 0;
   base::Bandwidth bandwidth = {};
-  double error = 0;  // the median share by which the line misses the points
+  double error = 0;  // the mean share by which the line misses the points
   std::vector<LinkPoint> points = {};
   bool operator==(const LinkProfile&) const = default;
 };

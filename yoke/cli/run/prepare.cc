@@ -9,6 +9,7 @@
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/cli/inputs.h"
 #include "yoke/cli/plan.h"
 #include "yoke/cli/run/job_input.h"
 #include "yoke/cli/run/recorder.h"
@@ -64,7 +65,7 @@ base::Error at_job_key(base::Error error) {
   return error;
 }
 
-Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& cluster, Context& context) {
+Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& given, Context& context) {
   if (!base::is_folder(job.profiles)) {
     return base::input_error(fmt::format("found no folder {}, expected profiles of the model; leave the key out and "
                                          "the first steps are measured instead",
@@ -72,6 +73,7 @@ Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& cluster,
                              {.field = "profiles"});
   }
   YOKE_TRY(const profile::ProfileSet profiles, profile::load_profiles(job.profiles));
+  YOKE_TRY(const cluster::Cluster cluster, with_profiled_bandwidths(given, profiles.comm, context));
   YOKE_TRY(const plan::ChosenCost chosen, plan::choose_cost("auto", cluster, profiles));
   const plan::BatchCost& cost = *chosen.model;
   for (const auto& warning : chosen.warnings) context.log.warning("{}", warning);
@@ -94,9 +96,11 @@ Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& cluster,
     if (!best || solved->step_seconds < best->step_seconds) best = *std::move(solved);
   }
   if (!best) return at_job_key(*fault);
-  return JobPlan{.plan = to_plan(*best, profiles.model, chosen.name),
-                 .source = "solved from " + job.profiles,
-                 .equal_split_step_seconds = equal_split_seconds(*best)};
+  JobPlan planned{.plan = to_plan(*best, profiles.model, chosen.name),
+                  .source = "solved from " + job.profiles,
+                  .equal_split_step_seconds = equal_split_seconds(*best)};
+  planned.plan.source = profiles.source();
+  return planned;
 }
 
 bool keeps_the_plan(const std::vector<JobChange>& changes, const plan::Job& job) {

@@ -9,47 +9,25 @@
 namespace yoke::comm {
 namespace {
 
-/// Shares beyond this many medians count less and less (Huber's weights).
-constexpr double kCommonMisses = 1.5;
-/// Weights settle in a handful of rounds.
-constexpr int kRounds = 50;
-
 struct Line {
   double latency = 0;
   double seconds_per_byte = 0;
 
   double at(std::size_t bytes) const { return latency + seconds_per_byte * static_cast<double>(bytes); }
+  bool physical() const { return latency >= 0 && seconds_per_byte >= 0 && latency + seconds_per_byte > 0; }
 };
 
-/// By how much of a sample's time the line misses it.
-double miss(const Line& line, const LinkSample& sample) {
-  return (line.at(sample.bytes) - sample.seconds) / sample.seconds;
+/// How far the line is from the samples, in factors: twice as long and half as long are equally wrong.
+double distance(const Line& line, std::span<const LinkSample> samples) {
+  double sum = 0;
+  for (const auto& sample : samples) sum += std::abs(std::log(line.at(sample.bytes) / sample.seconds));
+  return sum;
 }
 
-/// Least squares of the weighted misses: each sample's equation is divided by its time.
-Line solve(std::span<const LinkSample> samples, const std::vector<double>& weights) {
-  double w11 = 0, w1b = 0, wbb = 0, y1 = 0, yb = 0;
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    const double one = 1 / samples[i].seconds;
-    const double bytes = static_cast<double>(samples[i].bytes) / samples[i].seconds;
-    w11 += weights[i] * one * one;
-    w1b += weights[i] * one * bytes;
-    wbb += weights[i] * bytes * bytes;
-    y1 += weights[i] * one;
-    yb += weights[i] * bytes;
-  }
-  const double determinant = w11 * wbb - w1b * w1b;
-  const Line line{(y1 * wbb - yb * w1b) / determinant, (yb * w11 - y1 * w1b) / determinant};
-  if (line.latency >= 0 && line.seconds_per_byte > 0) return line;
-  // The best line that is physical lies on the border: no latency, or no share of the bytes at all.
-  if (line.latency < 0) return {0, yb / wbb};
-  return {y1 / w11, 0};
-}
-
-double median_miss(std::span<const LinkSample> samples, const Line& line) {
-  std::vector<double> misses;
-  for (const auto& sample : samples) misses.push_back(std::abs(miss(line, sample)));
-  return middle_of(misses).median;
+Line through(const LinkSample& one, const LinkSample& other) {
+  const double slope =
+      (other.seconds - one.seconds) / (static_cast<double>(other.bytes) - static_cast<double>(one.bytes));
+  return {one.seconds - slope * static_cast<double>(one.bytes), slope};
 }
 
 }  // namespace
@@ -69,22 +47,25 @@ Middle middle_of(std::span<double> values) {
 LinkFit fit_link(std::span<const LinkSample> samples) {
   base::require(samples.size() >= 2, "fit_link: fewer than two samples");
   for (const auto& sample : samples) base::require(sample.seconds > 0, "fit_link: a sample took no time");
-  std::vector<double> weights(samples.size(), 1);
-  Line line = solve(samples, weights);
-  for (int round = 0; round < kRounds; ++round) {
-    const double common = kCommonMisses * median_miss(samples, line);
-    if (common <= 0) break;
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const double off = std::abs(miss(line, samples[i]));
-      weights[i] = off <= common ? 1 : common / off;
+  // The line with the least sum of distances goes through samples, so these are all there are to choose from; those
+  // without latency or without a price for bytes are what is left where every pair would need a negative one.
+  std::vector<Line> lines;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    lines.push_back({samples[i].seconds, 0});
+    if (samples[i].bytes > 0) lines.push_back({0, samples[i].seconds / static_cast<double>(samples[i].bytes)});
+    for (std::size_t k = i + 1; k < samples.size(); ++k) {
+      if (samples[k].bytes != samples[i].bytes) lines.push_back(through(samples[i], samples[k]));
     }
-    line = solve(samples, weights);
   }
+  std::erase_if(lines, [](const Line& line) { return !line.physical(); });
+  const Line line = *std::ranges::min_element(lines, {}, [&](const Line& each) { return distance(each, samples); });
+  double misses = 0;
+  for (const auto& sample : samples) misses += std::abs(line.at(sample.bytes) / sample.seconds - 1);
   // A link so fast that its bytes do not show: what the largest sample did is a bound that is finite.
   const auto& largest = *std::ranges::max_element(samples, {}, &LinkSample::bytes);
   const double bytes_per_s =
       line.seconds_per_byte > 0 ? 1 / line.seconds_per_byte : static_cast<double>(largest.bytes) / largest.seconds;
-  return {.latency = line.latency, .bytes_per_s = bytes_per_s, .error = median_miss(samples, line)};
+  return {.latency = line.latency, .bytes_per_s = bytes_per_s, .error = misses / static_cast<double>(samples.size())};
 }
 
 }  // namespace yoke::comm

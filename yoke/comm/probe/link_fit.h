@@ -18,13 +18,13 @@ struct LinkSample {
 struct LinkFit {
   double latency = 0;  // seconds, 0 or more
   double bytes_per_s = 0;
-  double error = 0;  // the median share by which the line misses the samples
+  double error = 0;  // the mean share by which the line misses the samples
   bool operator==(const LinkFit&) const = default;
 };
 
-/// The line that misses the samples by the smallest share of their times, so that kilobytes count as much as megabytes;
-/// a few samples far off it (a page fault, a busy core) hardly move it. Latency is never negative. Precondition: at
-/// least two sizes, and times > 0.
+/// The line with the least sum of distances from the samples, in factors, so that kilobytes count as much as megabytes,
+/// and a few samples far off it (a page fault, a busy core) hardly move it. Latency is never negative. Precondition: at
+/// least two samples, and times > 0.
 LinkFit fit_link(std::span<const LinkSample> samples);
 
 /// The median of `values` and the distance between their quarters; sorts them. Precondition: not empty.

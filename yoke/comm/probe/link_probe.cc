@@ -67,13 +67,11 @@ class Probe {
   Result<double> measure(std::size_t bytes, double share, LinkProbe& probe) {
     const std::span data = std::span(data_).first(bytes / sizeof(float));
     const auto begin = clock_.now();
-    double once = 0;
-    for (int i = 0; i < kWarmUps; ++i) {
-      YOKE_TRY(once, repeat(data));  // the last one counts: the first may have set things up
-    }
-    std::vector<double> agreed{once, base::to_seconds(clock_.now() - begin)};
-    YOKE_CHECK(agree(agreed));
-    const double affordable = (share - agreed[1]) / std::max(agreed[0], 1e-7);
+    for (int i = 0; i < kWarmUps; ++i) YOKE_CHECK(repeat(data));
+    // With the barrier before each, which on a busy machine takes as long as the op.
+    std::vector<double> warm{base::to_seconds(clock_.now() - begin)};
+    YOKE_CHECK(agree(warm));
+    const double affordable = (share - warm[0]) / std::max(warm[0] / kWarmUps, 1e-7);
     const int repeats = static_cast<int>(std::clamp<double>(affordable, kLeastRepeats, kMostRepeats));
     std::vector<double> seconds;
     for (int i = 0; i < repeats; ++i) {
