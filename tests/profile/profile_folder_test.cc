@@ -24,7 +24,7 @@ ProfileSet sample_set() {
                                   base::Bytes{9007199254740993},  // not a double
                                   {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75, 40.25, Confidence{0.0125, 12, true}},
                                    {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}},
-                                  MemoryParts{4096, 4096, 8192, 64, 9007199254740993, 20480, true, false}}},
+                                  MemoryParts{4096, 4096, 8192, 64, 9007199254740993, 128, 20480, true, false}}},
                                 {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}},
                      .setup = "3x8x8, 10 classes, sgd"},
                     {.node = "fe80::1", .device_type = "cpu", .by_lbs = {{16, {1, std::nullopt, {}}}}}},

@@ -9,7 +9,7 @@ namespace yoke::profiler {
 namespace {
 
 const profile::MemoryParts kParts{
-    .weights = 100, .gradients = 100, .optimizer = 100, .buffers = 10, .worker = 50, .building = 400};
+    .weights = 100, .gradients = 100, .optimizer = 100, .buffers = 4, .worker = 50, .passes = 6, .building = 400};
 
 TEST(MemorySearch, ForetellsFromOneWorker) {
   EXPECT_EQ(foretell_workers(kParts, 310 + 4 * 50, 32), 4);

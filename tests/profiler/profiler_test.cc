@@ -193,7 +193,7 @@ TEST_F(Profiler, TheLargestLocalBatchIsSearchedFor) {
   const auto& two = *probe->node.by_lbs.at(2).memory;
   const auto& four = *probe->node.by_lbs.at(4).memory;
   // Memory for about eleven samples: sizes are 2, 4, 8, then 16 is too many and the space between is searched.
-  const std::int64_t state = two.weights + two.gradients + two.optimizer + two.buffers;
+  const std::int64_t state = two.weights + two.gradients + two.optimizer + two.buffers + two.passes;
   const std::int64_t sample = (four.worker - two.worker) / 2;
   search.subject.device.memory_bytes = std::max(two.building, state + two.worker + 9 * sample);
   helpers_.capacity = 1;
@@ -221,11 +221,13 @@ TEST_F(Profiler, OneWorkerForetellsMany) {
     const auto trial = try_steps(subject_of("small_cnn"), 4, vsw, kPlenty, clock_);
     ASSERT_TRUE(trial.ok() && trial->fits);
     const auto peak = trial->peak_bytes - before;
-    EXPECT_NEAR(static_cast<double>(peak), static_cast<double>(std::max(parts.building, state + vsw * parts.worker)),
+    EXPECT_NEAR(static_cast<double>(peak),
+                static_cast<double>(std::max(parts.building, state + parts.passes + vsw * parts.worker)),
                 0.1 * static_cast<double>(peak))
         << vsw;
   }
-  const auto refused = try_steps(subject_of("small_cnn"), 4, 3, before + state + 2 * parts.worker, clock_);
+  const auto refused =
+      try_steps(subject_of("small_cnn"), 4, 3, before + state + parts.passes + 2 * parts.worker, clock_);
   tensor::limit_cpu_memory(std::numeric_limits<std::int64_t>::max());
   ASSERT_TRUE(refused.ok()) << refused.error().to_string();
   EXPECT_FALSE(refused->fits);

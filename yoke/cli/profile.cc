@@ -139,8 +139,8 @@ Json to_json(const profile::ComputeSample& sample, int lbs) {
 
 Json to_json(const profile::MemoryParts& parts) {
   return {{"weights", parts.weights},   {"gradients", parts.gradients}, {"optimizer", parts.optimizer},
-          {"buffers", parts.buffers},   {"worker", parts.worker},       {"building", parts.building},
-          {"verified", parts.verified}, {"capped", parts.capped}};
+          {"buffers", parts.buffers},   {"worker", parts.worker},       {"passes", parts.passes},
+          {"building", parts.building}, {"verified", parts.verified},   {"capped", parts.capped}};
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ struct MemoryParts {
   std::int64_t optimizer = 0;
   std::int64_t buffers = 0;   // running statistics and the like
   std::int64_t worker = 0;    // what each worker that runs at once adds: activations, and samples waiting for it
+  std::int64_t passes = 0;    // what passes take beyond that, however many workers run
   std::int64_t building = 0;  // the most that was taken before the first step
   bool verified = false;      // steps ran with the most workers within the limit, and one more was refused
   bool capped = false;        // more workers may fit than were tried

@@ -63,6 +63,7 @@ MemoryParts read_memory(View view) {
                     .optimizer = read_bytes(view, "optimizer"),
                     .buffers = read_bytes(view, "buffers"),
                     .worker = read_bytes(view, "worker"),
+                    .passes = read_bytes(view, "passes"),
                     .building = read_bytes(view, "building"),
                     .verified = view.boolean_or("verified", false),
                     .capped = view.boolean_or("capped", false)};
@@ -72,8 +73,8 @@ MemoryParts read_memory(View view) {
 
 Json to_json(const MemoryParts& parts) {
   return {{"weights", parts.weights},   {"gradients", parts.gradients}, {"optimizer", parts.optimizer},
-          {"buffers", parts.buffers},   {"worker", parts.worker},       {"building", parts.building},
-          {"verified", parts.verified}, {"capped", parts.capped}};
+          {"buffers", parts.buffers},   {"worker", parts.worker},       {"passes", parts.passes},
+          {"building", parts.building}, {"verified", parts.verified},   {"capped", parts.capped}};
 }
 
 Confidence read_confidence(View view) {

@@ -5,7 +5,7 @@
 namespace yoke::profiler {
 
 int foretell_workers(const profile::MemoryParts& parts, std::int64_t limit, int most) {
-  const std::int64_t once = parts.weights + parts.gradients + parts.optimizer + parts.buffers;
+  const std::int64_t once = parts.weights + parts.gradients + parts.optimizer + parts.buffers + parts.passes;
   if (parts.building > limit || once + parts.worker > limit) return 0;
   return static_cast<int>(std::min<std::int64_t>((limit - once) / parts.worker, most));
 }

@@ -22,9 +22,10 @@ namespace {
 using base::Result;
 using base::Status;
 
-constexpr double kNoisy = 0.05;  // a spread that the profile warns of
-constexpr int kMemorySteps = 2;  // the second has the samples of coming steps in memory too
-constexpr int kExtraRounds = 2;  // by which the time of a further round is measured
+constexpr double kNoisy = 0.05;    // a spread that the profile warns of
+constexpr int kMemorySteps = 2;    // the second has the samples of coming steps in memory too
+constexpr int kMemoryWorkers = 3;  // by which the memory of one more is measured
+constexpr int kExtraRounds = 2;    // by which the time of a further round is measured
 constexpr double kWarmUpSeconds = 0.1;
 constexpr double kLeastSeconds = 0.2;  // of one measurement
 constexpr int kCompanyBatch = 8;
@@ -146,7 +147,7 @@ class Profiling {
   bool wants(Part part) const { return request_.parts.contains(part); }
 
   Status open() {
-    YOKE_TRY(Session * session, opened());
+    YOKE_TRY(Session * session, opened(wants(Part::kMemory)));
     YOKE_TRY(Folder folder, Folder::open(request_.out,
                                          {.model = subject_.job.model.name,
                                           .node = subject_.device.id.node,
@@ -157,12 +158,14 @@ class Profiling {
     return {};
   }
 
-  /// The session, opened anew where a failed step has spoilt the last one.
-  Result<Session*> opened() {
-    if (!session_) {
-      YOKE_TRY(session_, Session::open(subject_, false, clock_));
-      building_ = session_->take_peak_bytes();
-    }
+  /// The session, opened anew where a failed step has spoilt the last one. `meet`: its workers' activations are all
+  /// there at one moment, for the most memory; not for times.
+  Result<Session*> opened(bool meet = false) {
+    if (session_ && meets_ == meet) return session_.get();
+    session_.reset();
+    YOKE_TRY(session_, Session::open(subject_, meet, clock_));
+    meets_ = meet;
+    building_ = session_->take_peak_bytes();
     return session_.get();
   }
 
@@ -309,24 +312,43 @@ class Profiling {
   /// Nothing when not even one worker fits.
   Result<std::optional<profile::MemoryParts>> memory_parts(int lbs, std::int64_t limit) {
     const MemoryLimit limited(limit);
-    const auto run = [&]() -> Result<profile::MemoryParts> {
-      YOKE_TRY(Session * session, opened());
-      YOKE_CHECK(session->configure(lbs, 1, 0));
-      const std::int64_t building = std::max(building_, session->take_peak_bytes());
-      for (int i = 0; i < kMemorySteps; ++i) YOKE_CHECK(discard(session->step()));
-      const auto state = session->state_bytes();
-      return profile::MemoryParts{.weights = state.weights,
-                                  .gradients = state.gradients,
-                                  .optimizer = state.optimizer,
-                                  .buffers = state.buffers,
-                                  .worker = std::max<std::int64_t>(1, session->take_peak_bytes() - state.total()),
-                                  .building = building};
-    };
-    auto parts = run();
-    if (parts.ok()) return std::optional(*std::move(parts));
-    if (parts.error().kind != base::ErrorKind::kInfeasible) return explained(parts.error(), lbs);
-    session_.reset();
-    return std::optional<profile::MemoryParts>();
+    const auto one = peak_of(lbs, 1);
+    if (!one.ok()) {
+      if (one.error().kind != base::ErrorKind::kInfeasible) return explained(one.error(), lbs);
+      session_.reset();
+      return std::optional<profile::MemoryParts>();
+    }
+    const auto state = session_->state_bytes();
+    const std::int64_t building = std::max(building_, one->building);
+    const std::int64_t beyond = std::max<std::int64_t>(1, one->step - state.total());
+    // What a worker more takes, where more fit: one alone also has what passes need once.
+    std::int64_t worker = beyond;
+    if (request_.most_vsw >= kMemoryWorkers) {
+      const auto more = peak_of(lbs, kMemoryWorkers);
+      if (!more.ok() && more.error().kind != base::ErrorKind::kInfeasible) return more.error();
+      if (more.ok()) worker = std::clamp<std::int64_t>((more->step - one->step) / (kMemoryWorkers - 1), 1, beyond);
+      if (!more.ok()) session_.reset();
+    }
+    return std::optional(profile::MemoryParts{.weights = state.weights,
+                                              .gradients = state.gradients,
+                                              .optimizer = state.optimizer,
+                                              .buffers = state.buffers,
+                                              .worker = worker,
+                                              .passes = beyond - worker,
+                                              .building = building});
+  }
+
+  struct Peak {
+    std::int64_t building = 0;
+    std::int64_t step = 0;
+  };
+  Result<Peak> peak_of(int lbs, int vsw) {
+    YOKE_TRY(Session * session, opened(true));
+    YOKE_CHECK(session->configure(lbs, vsw, 0));
+    Peak peak{.building = session->take_peak_bytes()};
+    for (int i = 0; i < kMemorySteps; ++i) YOKE_CHECK(discard(session->step()));
+    peak.step = session->take_peak_bytes();
+    return peak;
   }
 
   template <typename T>
@@ -486,6 +508,7 @@ class Profiling {
   const base::Instant begin_;
   std::optional<Folder> folder_;
   std::unique_ptr<Session> session_;
+  bool meets_ = false;
   std::int64_t building_ = 0;
   double weights_left_ = 0;
   double seconds_left_ = 0;

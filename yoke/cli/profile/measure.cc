@@ -46,7 +46,7 @@ struct MeasureOptions {
   std::string node;
   std::string memory;
   std::optional<int> most_vsw;
-  std::string budget = "90s";
+  std::string budget = "60s";
   std::string pause = "0s";
   bool again = false;
 };
