@@ -14,6 +14,7 @@
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/plan/solve/pipeline/overlap.h"
 #include "yoke/plan/solve/pipeline/pipedream.h"
+#include "yoke/profile/profile_folder.h"
 
 namespace yoke::cli {
 namespace {

@@ -37,8 +37,7 @@ Clock::duration milliseconds(double count) {
 /// Outputs of the layer's sizes that depend on all inputs; and back. Each pass takes as long as was profiled, from its
 /// beginning: making the tensors counts as part of it.
 struct Wait : torch::autograd::Function<Wait> {
-  static variable_list forward(AutogradContext* context, const std::vector<torch::Tensor>& inputs,
-                               std::int64_t replayed) {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, std::int64_t replayed) {
     const auto begin = Clock::now();
     const auto& layer = *reinterpret_cast<const Replayed*>(replayed);
     context->saved_data["layer"] = replayed;
@@ -71,7 +70,7 @@ class ReplayBlock final : public Block {
   void forward(Flow& flow, const Pass& /*pass*/) override {
     std::vector<torch::Tensor> inputs{weight_};
     for (const auto& name : layer_->takes) inputs.push_back(flow.at(name).flatten().to(torch::kFloat));
-    const auto outputs = Wait::apply(inputs, reinterpret_cast<std::int64_t>(layer_.get()));
+    const auto outputs = Wait::apply(at::TensorList(inputs), reinterpret_cast<std::int64_t>(layer_.get()));
     for (const auto& name : layer_->drops) flow.take(name);
     for (std::size_t i = 0; i < outputs.size(); ++i) flow.set(layer_->gives[i], outputs[i]);
   }
