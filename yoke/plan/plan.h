@@ -74,6 +74,8 @@ struct Plan {
   std::string cost_model;   // which model predicted it; "none"
 
   std::int64_t workers() const;
+  /// Of data lanes, then of pipeline lanes, in the plan's order.
+  std::vector<cluster::DeviceId> devices() const;
   /// 0 when the step was not predicted.
   double samples_per_second() const { return step_seconds > 0 ? static_cast<double>(gbs) / step_seconds : 0; }
   bool operator==(const Plan&) const = default;
