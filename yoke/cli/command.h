@@ -115,6 +115,7 @@ void add_import(CLI::App& app, Action& chosen);
 void add_plan(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
+void add_simulate(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 
 /// All of them. In a file of its own (commands.cc), so that a test program can do with a few.

@@ -8,6 +8,7 @@ void add_commands(CLI::App& app, Action& chosen) {
   add_profile(app, chosen);
   add_plan(app, chosen);
   add_explain(app, chosen);
+  add_simulate(app, chosen);
   add_run(app, chosen);
   add_train(app, chosen);
   add_import(app, chosen);

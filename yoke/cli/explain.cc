@@ -11,6 +11,9 @@
 #include "yoke/cli/table.h"
 #include "yoke/plan/drawing.h"
 #include "yoke/plan/plan.h"
+#include "yoke/sim/costs.h"
+#include "yoke/sim/simulator.h"
+#include "yoke/sim/timeline.h"
 
 namespace yoke::cli {
 namespace {
@@ -145,10 +148,21 @@ Json breakdown(const plan::Plan& plan) {
           {"stages", std::move(stages)}};
 }
 
+/// The timeline of a pipeline whose times are known; else bars of where the time goes.
+std::string draw(const plan::Plan& plan) {
+  if (plan.pipeline_lanes.empty()) return plan::draw_step(plan);
+  const auto priced = sim::price_as_predicted(plan);
+  if (!priced.ok()) return plan::draw_step(plan);
+  const auto report =
+      sim::simulate(priced->schedule, priced->costs,
+                    sim::Network::ideal(static_cast<int>(priced->schedule.programs.size())), {.record = true});
+  return report.ok() ? sim::draw_timeline(priced->schedule, *report, timeline_title(plan)) : plan::draw_step(plan);
+}
+
 base::Status run_explain(const ExplainOptions& options, Context& context) {
   YOKE_TRY(const plan::Plan plan, plan::load_plan(options.plan));
   if (!options.svg.empty()) {
-    YOKE_CHECK(base::publish_file(options.svg, plan::draw_step(plan)));
+    YOKE_CHECK(base::publish_file(options.svg, draw(plan)));
     context.log.info("drew {}", options.svg);
   }
   if (context.json) {

@@ -13,6 +13,7 @@
 #include "yoke/cli/table.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/plan/solve/pipeline/overlap.h"
+#include "yoke/plan/solve/pipeline/overlap_lane.h"
 #include "yoke/plan/solve/pipeline/pipedream.h"
 #include "yoke/profile/profile_folder.h"
 
@@ -68,18 +69,6 @@ struct Answer {
   std::vector<int> stage_of;
   std::string reduction;
 };
-
-/// Ids in execution order, so that the first and the last say what the stage spans.
-std::vector<std::string> names_of(const profile::LayerGraph& graph, const std::vector<int>& layers) {
-  std::vector<bool> chosen(static_cast<std::size_t>(graph.size()), false);
-  for (const int layer : layers) chosen[static_cast<std::size_t>(layer)] = true;
-  std::vector<std::string> names;
-  for (const int layer : graph.topological_order()) {
-    const auto index = static_cast<std::size_t>(layer);
-    if (chosen[index]) names.push_back(graph.layers()[index].id);
-  }
-  return names;
-}
 
 struct Level {
   int machines = 1;
@@ -163,7 +152,7 @@ base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, cons
                 .reduction = result.reduction.describe()};
   int next = 0;
   for (const auto& stage : result.stages) {
-    Answer::Stage shown{.layers = names_of(graph, stage.layers),
+    Answer::Stage shown{.layers = plan::layer_names(graph, stage.layers),
                         .replicas = stage.replicas,
                         .seconds = stage.seconds,
                         .worker_seconds = stage.seconds};
@@ -186,74 +175,12 @@ base::Result<plan::PipelineSchedule> parse_schedule(const std::string& name) {
   return static_cast<plan::PipelineSchedule>(found - names.begin());
 }
 
-/// A group of equal nodes for the solver, and which nodes they are.
-struct NodeGroup {
-  plan::DeviceGroup group;
-  std::vector<std::string> nodes;
-};
-
-/// How fast a device of the node is relative to the one the profile was taken on.
-base::Result<double> relative_speed(const cluster::Node& node, const std::optional<cluster::Node>& reference) {
-  if (!reference || reference->type == node.type) return node.speed;
-  if (!node.tflops || !reference->tflops) {
-    return base::input_error(
-        fmt::format("the speed of {} relative to {} is not known; give `tflops` of both in the cluster file", node.type,
-                    reference->type),
-        {.field = node.name});
-  }
-  return node.speed * *node.tflops / *reference->tflops;
-}
-
-base::Result<std::vector<NodeGroup>> groups_of(const cluster::Cluster& cluster, const PipelineOptions& options) {
-  std::optional<cluster::Node> reference;
-  for (const auto& node : cluster.nodes()) {
-    const bool asked = !options.profiled_on.empty() && node.type == options.profiled_on;
-    const bool faster =
-        options.profiled_on.empty() && (!reference || node.tflops.value_or(0) > reference->tflops.value_or(0));
-    if (asked || faster) reference = node;
-  }
-  if (!reference)
-    return option_error("--profiled-on",
-                        fmt::format("found {}, but the cluster has {}", base::quote(options.profiled_on),
-                                    base::join_words(cluster.types())));
-  YOKE_TRY(const auto memory, parse_memory(options));
-  std::vector<NodeGroup> groups;
-  for (const auto& node : cluster.nodes()) {
-    if (!node.intra_bandwidth && node.devices > 1)
-      return base::input_error("`intra_bandwidth` is missing in the cluster file", {.field = node.name});
-    if (!node.inter_bandwidth && cluster.nodes().size() > 1)
-      return base::input_error("`inter_bandwidth` is missing in the cluster file", {.field = node.name});
-    plan::DeviceGroup group{.type = node.type, .devices_per_node = node.devices};
-    YOKE_TRY(group.speed, relative_speed(node, reference));
-    if (node.memory) group.memory_bytes = static_cast<double>(node.memory->count);
-    if (memory) group.memory_bytes = memory;
-    // A bandwidth that nothing uses (one device, one node) stands in for the other.
-    group.intra_bytes_per_s =
-        node.intra_bandwidth.value_or(node.inter_bandwidth.value_or(base::Bandwidth{1})).bytes_per_s;
-    group.inter_bytes_per_s =
-        node.inter_bandwidth.value_or(node.intra_bandwidth.value_or(base::Bandwidth{1})).bytes_per_s;
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const NodeGroup& each) {
-      const auto& g = each.group;
-      return g.type == group.type && g.devices_per_node == group.devices_per_node && g.speed == group.speed &&
-             g.memory_bytes == group.memory_bytes && g.intra_bytes_per_s == group.intra_bytes_per_s &&
-             g.inter_bytes_per_s == group.inter_bytes_per_s;
-    });
-    if (same == groups.end()) {
-      groups.push_back({group, {node.name}});
-    } else {
-      ++same->group.nodes;
-      same->nodes.push_back(node.name);
-    }
-  }
-  return groups;
-}
-
 /// --devices and --bandwidth as one group: nodes of the innermost level, joined by the slowest of the outer ones.
-base::Result<std::vector<NodeGroup>> groups_of(const PipelineOptions& options) {
+base::Result<std::vector<plan::NodeGroup>> groups_of(const PipelineOptions& options) {
   YOKE_TRY(const auto levels, parse_levels(options));
-  NodeGroup only{.group = {.devices_per_node = levels[0].machines,
-                           .intra_bytes_per_s = levels[0].bytes_per_s,
-                           .inter_bytes_per_s = levels[0].bytes_per_s}};
+  plan::NodeGroup only{.group = {.devices_per_node = levels[0].machines,
+                                 .intra_bytes_per_s = levels[0].bytes_per_s,
+                                 .inter_bytes_per_s = levels[0].bytes_per_s}};
   YOKE_TRY(only.group.memory_bytes, parse_memory(options));
   for (std::size_t i = 1; i < levels.size(); ++i) {
     only.group.nodes *= levels[i].machines;
@@ -271,12 +198,15 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
     return option_error("--compression", "belongs to --cost pipedream; our cost model counts transfers as they are");
   plan::OverlapOptions request{.optimizer_copies = options.optimizer_copies, .may_idle = options.fewer};
   YOKE_TRY(request.schedule, parse_schedule(options.schedule));
-  std::vector<NodeGroup> groups;
+  std::vector<plan::NodeGroup> groups;
   if (!options.cluster.empty()) {
     if (!options.devices.empty())
       return option_error("--devices", "expected either --cluster or --devices with --bandwidth");
     YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options.cluster));
-    YOKE_TRY(groups, groups_of(cluster, options));
+    YOKE_TRY(const auto memory, parse_memory(options));
+    auto found = plan::node_groups(cluster, options.profiled_on, memory);
+    if (!found.ok()) return at_option(found.error(), {"--profiled-on"});
+    groups = *std::move(found);
   } else {
     YOKE_TRY(groups, groups_of(options));
   }
@@ -309,8 +239,8 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
                 .stage_of = result.stage_of,
                 .reduction = result.reduction.describe()};
   for (const auto& stage : result.stages) {
-    const NodeGroup& group = groups[static_cast<std::size_t>(stage.group)];
-    Answer::Stage shown{.layers = names_of(graph, stage.layers),
+    const plan::NodeGroup& group = groups[static_cast<std::size_t>(stage.group)];
+    Answer::Stage shown{.layers = plan::layer_names(graph, stage.layers),
                         .replicas = stage.replicas,
                         .seconds = stage.seconds,
                         .worker_seconds = stage.alone_seconds,
@@ -323,8 +253,7 @@ base::Result<Answer> solve_with_overlap(const profile::LayerGraph& graph, const 
                         .transfer_seconds = stage.transfer_seconds,
                         .memory_bytes = stage.memory_bytes};
     for (int i = stage.first_device; i < stage.first_device + stage.replicas; ++i) {
-      shown.devices.push_back(
-          {group.nodes[static_cast<std::size_t>(i / group.group.devices_per_node)], i % group.group.devices_per_node});
+      shown.devices.push_back(group.device(i));
     }
     answer.stages.push_back(std::move(shown));
   }

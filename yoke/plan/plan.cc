@@ -98,6 +98,15 @@ std::int64_t Plan::workers() const {
   return count;
 }
 
+std::vector<cluster::DeviceId> Plan::devices() const {
+  std::vector<cluster::DeviceId> all;
+  for (const auto& lane : data_lanes) all.push_back(lane.device);
+  for (const auto& lane : pipeline_lanes) {
+    for (const auto& stage : lane.stages) all.insert(all.end(), stage.devices.begin(), stage.devices.end());
+  }
+  return all;
+}
+
 base::Status validate(const Plan& plan, const Where& where) {
   const auto fail = [&](std::string field, std::string message) -> base::Status {
     Where at = where;

@@ -76,6 +76,8 @@ struct Plan {
   profile::Source source = profile::Source::kMeasured;  // of the profiles that it was predicted from
 
   std::int64_t workers() const;
+  /// Of data lanes, then of pipeline lanes, in the plan's order.
+  std::vector<cluster::DeviceId> devices() const;
   /// 0 when the step was not predicted.
   double samples_per_second() const { return step_seconds > 0 ? static_cast<double>(gbs) / step_seconds : 0; }
   bool operator==(const Plan&) const = default;

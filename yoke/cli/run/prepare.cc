@@ -31,19 +31,10 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d}", local);
 }
 
-std::vector<cluster::DeviceId> devices_of(const plan::Plan& plan) {
-  std::vector<cluster::DeviceId> devices;
-  for (const auto& lane : plan.data_lanes) devices.push_back(lane.device);
-  for (const auto& lane : plan.pipeline_lanes) {
-    for (const auto& stage : lane.stages) devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
-  }
-  return devices;
-}
-
 Result<JobPlan> load_plan_file(const std::string& path, const cluster::Cluster& cluster) {
   YOKE_TRY(plan::Plan plan, plan::load_plan(path));
   const auto known = cluster.devices();
-  for (const auto& device : devices_of(plan)) {
+  for (const auto& device : plan.devices()) {
     if (std::ranges::find(known, device) != known.end()) continue;
     std::vector<std::string> names;
     for (const auto& id : known) names.push_back(id.to_string());
