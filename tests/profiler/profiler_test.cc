@@ -211,23 +211,26 @@ TEST_F(Profiler, TheLargestLocalBatchIsSearchedFor) {
   EXPECT_LE(found.size(), 14U);
 }
 
-TEST_F(Profiler, OneWorkerForetellsMany) {
-  const auto report = run(request({Part::kMemory}));
+TEST_F(Profiler, AFewWorkersForetellMany) {
+  constexpr int kLbs = 64;  // activations outweigh the gradients on their way to the sum, of which there may be several
+  Request large = request({Part::kMemory});
+  large.lbs = {kLbs};
+  const auto report = run(large);
   ASSERT_TRUE(report.ok());
-  const auto& parts = *report->node.by_lbs.at(4).memory;
+  const auto& parts = *report->node.by_lbs.at(kLbs).memory;
   const std::int64_t state = parts.weights + parts.gradients + parts.optimizer + parts.buffers;
   const auto before = tensor::cpu_memory().bytes;
   for (const int vsw : {1, 3}) {
-    const auto trial = try_steps(subject_of("small_cnn"), 4, vsw, kPlenty, clock_);
+    const auto trial = try_steps(subject_of("small_cnn"), kLbs, vsw, kPlenty, clock_);
     ASSERT_TRUE(trial.ok() && trial->fits);
     const auto peak = trial->peak_bytes - before;
     EXPECT_NEAR(static_cast<double>(peak),
                 static_cast<double>(std::max(parts.building, state + parts.passes + vsw * parts.worker)),
-                0.1 * static_cast<double>(peak))
+                0.15 * static_cast<double>(peak))
         << vsw;
   }
   const auto refused =
-      try_steps(subject_of("small_cnn"), 4, 3, before + state + parts.passes + 2 * parts.worker, clock_);
+      try_steps(subject_of("small_cnn"), kLbs, 3, before + state + parts.passes + 2 * parts.worker, clock_);
   tensor::limit_cpu_memory(std::numeric_limits<std::int64_t>::max());
   ASSERT_TRUE(refused.ok()) << refused.error().to_string();
   EXPECT_FALSE(refused->fits);
