@@ -39,7 +39,7 @@ TEST(Cli, BadUsageIsExitTwoWithTheNearestName) {
   EXPECT_EQ(option.code, 2);
   EXPECT_THAT(option.err, AllOf(HasSubstr("did you mean `--gbs`?"), HasSubstr("`yoke plan batch --help`")));
   EXPECT_EQ(yoke({"plan"}).code, 2);
-  EXPECT_THAT(yoke({"plan"}).err, HasSubstr("found no command, expected batch, pipeline or scale"));
+  EXPECT_THAT(yoke({"plan"}).err, HasSubstr("found no command, expected auto, batch, pipeline or scale"));
   EXPECT_EQ(yoke({"plan", "batch", "--gbs", "8"}).code, 2) << "neither --config nor --cluster";
 }
 

@@ -205,7 +205,8 @@ void print(const plan::AutoResult& result, double solve_seconds, std::ostream& o
                fmt::format("{:3.0f}% {}", part * 100, bar(part, 10))});
   }
   out << table.to_string() << "\n" << explain(result) << "\n";
-  for (const auto& each : result.left_out) out << "left out: " << each << "\n";
+  // The first clause says what binds.
+  for (const auto& each : result.left_out) out << "left out: " << each.substr(0, each.find("; ")) << "\n";
   out << fmt::format("{} plans judged by the simulator in {}\n", result.candidates.size() + result.left_out.size(),
                      base::format_seconds(solve_seconds));
 }
@@ -254,7 +255,7 @@ base::Status run_auto(const AutoOptions& options, Context& context) {
                request.schedules == std::vector{ScheduleKind::kData}) {
       return at_option(made.error(), {"--profile", "--profiled-on"});
     } else {
-      context.log.info("data lanes are left out: {}", made.error().message);
+      inputs.no_cost = made.error().message;
     }
   }
   const sim::SimulatedJudge judge(cluster, inputs.graph,

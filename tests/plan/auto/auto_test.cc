@@ -98,18 +98,21 @@ TEST(Auto, TakesWhatTheJudgePrefers) {
               HasSubstr("pipeline in each node"));
 }
 
-TEST(Auto, OffersEveryKindOfPlanOnceAndOnlyWhatKeepsTheMath) {
+TEST(Auto, OffersEveryKindOfPlanThatKeepsTheMath) {
   const Setting setting = unlike();
   const StubJudge judge([](const Plan&) -> base::Result<Judgement> { return Judgement{.step_seconds = 1}; });
   const auto result = *solve_auto(setting.inputs(), sixteen(), judge);
   std::set<std::string> names;
   for (const auto& each : result.candidates) {
-    EXPECT_TRUE(names.insert(each.name).second) << each.name << " twice";
+    names.insert(each.name);
     EXPECT_EQ(each.plan.workers(), 16);
     EXPECT_TRUE(validate(each.plan).ok());
     for (const auto& lane : each.plan.pipeline_lanes) {
       EXPECT_TRUE(keeps_the_math(*parse_schedule_kind(lane.schedule)));
     }
+  }
+  for (std::size_t i = 0; i < judge.asked().size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(judge.asked()[i] == judge.asked()[j]) << "asked twice";
   }
   EXPECT_THAT(names, Contains("data lanes"));
   EXPECT_THAT(names, Contains(::testing::StartsWith("1f1b-flush pipeline ")));
@@ -139,6 +142,15 @@ TEST(Auto, RecomputesWhereNothingElseFits) {
   const auto result = *solve_auto(setting.inputs(), sixteen(), judge);
   for (const auto& each : result.candidates) EXPECT_THAT(each.name, HasSubstr("recomputing"));
   EXPECT_THAT(result.left_out, Contains("data lanes: memory: a:0 needs more than it has"));
+}
+
+TEST(Auto, DataLanesThatFitNowhereAreLeftOutByName) {
+  const Setting setting = unlike();
+  const StubJudge judge([](const Plan&) -> base::Result<Judgement> { return Judgement{.step_seconds = 1}; });
+  AutoInputs inputs = setting.inputs();
+  inputs.cost = nullptr;
+  inputs.no_cost = "memory: too small";
+  EXPECT_THAT(solve_auto(inputs, sixteen(), judge)->left_out, Contains("data lanes: memory: too small"));
 }
 
 TEST(Auto, NothingFitsIsInfeasibleAndSaysWhy) {

@@ -139,7 +139,10 @@ class AutoSolver {
   }
 
   base::Status data_lanes() {
-    if (inputs_.cost == nullptr) return {};
+    if (inputs_.cost == nullptr) {
+      if (!inputs_.no_cost.empty()) return note("data lanes", base::infeasible_error(inputs_.no_cost));
+      return {};
+    }
     for (const bool may_idle : {false, true}) {
       BatchRequest batch{.gbs = request_.gbs, .lbs = request_.lbs, .sync = request_.sync};
       if (may_idle) batch.idle_unit = 1;
@@ -214,28 +217,55 @@ class AutoSolver {
     return fmt::format("{} pipeline {}{}", to_string(kind), shape_of(lane), lane.recompute ? ", recomputing" : "");
   }
 
+  /// Groups as seen by a solver that knows nothing of shared cards: as if every device of a node sent at once.
+  std::vector<NodeGroup> with_divided_cards() const {
+    auto groups = groups_;
+    for (auto& each : groups) each.group.inter_bytes_per_s /= each.group.devices_per_node;
+    return groups;
+  }
+
+  /// Cut with and without regard to memory, to shared cards and to idle devices: the solver's cost model leaves these
+  /// open, the judge does not.
   base::Status one_pipeline(ScheduleKind kind) {
+    std::vector<std::vector<NodeGroup>> views{groups_};
+    const auto shares_cards = [](const NodeGroup& each) { return each.group.devices_per_node > 1; };
+    if (inputs_.cluster.nodes().size() > 1 && std::any_of(groups_.begin(), groups_.end(), shares_cards)) {
+      views.push_back(with_divided_cards());
+    }
+    std::vector<PipelineLane> tried;
     for (const bool recompute : {false, true}) {
-      bool fits = false;
-      std::string last;
-      for (const bool may_idle : {false, true}) {
-        const auto solved = cut(groups_, kind, workers(), recompute, may_idle);
-        if (!solved.ok()) {
-          if (solved.error().kind == base::ErrorKind::kInput) return solved.error();
-          YOKE_CHECK(
-              note(fmt::format("{} pipeline{}", to_string(kind), recompute ? ", recomputing" : ""), solved.error()));
-          break;  // what idle devices allow, busy ones do
+      for (const auto& view : views) {
+        for (const bool may_idle : {false, true}) {
+          const auto solved = cut(view, kind, workers(), recompute, may_idle);
+          if (!solved.ok()) {
+            if (solved.error().kind == base::ErrorKind::kInput) return solved.error();
+            if (tried.empty() && !may_idle && &view == &views.front()) {
+              YOKE_CHECK(note(fmt::format("{} pipeline", to_string(kind)), solved.error()));
+            }
+            break;  // what idle devices allow, busy ones do
+          }
+          PipelineLane lane = lane_of(*solved, view, kind, workers(), recompute);
+          if (lane.stages.size() == 1 && allowed(ScheduleKind::kData)) continue;  // data lanes by another name
+          if (known(lane, tried)) continue;
+          tried.push_back(lane);
+          YOKE_CHECK(consider(name_of(kind, lane), plan_of({lane})));
         }
-        const PipelineLane lane = lane_of(*solved, groups_, kind, workers(), recompute);
-        if (lane.stages.size() == 1 && allowed(ScheduleKind::kData)) continue;  // data lanes by another name
-        if (shape_of(lane) == last) continue;
-        last = shape_of(lane);
-        YOKE_TRY(const bool fitted, consider(name_of(kind, lane), plan_of({lane})));
-        fits = fits || fitted;
       }
-      if (fits) break;  // recomputing is for what does not fit
     }
     return {};
+  }
+
+  /// Whether such a lane was judged already. One that recomputes is not needed where the same cut fitted without.
+  bool known(const PipelineLane& lane, const std::vector<PipelineLane>& tried) const {
+    return std::any_of(tried.begin(), tried.end(), [&](const PipelineLane& each) {
+      const bool same =
+          std::equal(each.stages.begin(), each.stages.end(), lane.stages.begin(), lane.stages.end(),
+                     [](const auto& a, const auto& b) { return a.layers == b.layers && a.devices == b.devices; });
+      if (!same || each.recompute == lane.recompute) return same;
+      return std::any_of(result_.candidates.begin(), result_.candidates.end(), [&](const Candidate& candidate) {
+        return candidate.plan.pipeline_lanes == std::vector{each};
+      });
+    });
   }
 
   /// The same pipeline in every node, each with its share of the workers.
@@ -270,7 +300,8 @@ class AutoSolver {
       lanes.push_back(lane_of(*solved, {nodes[i]}, kind, shares[i], false));
       if (lanes.back().stages.size() == 1) return {};  // data lanes by another name
     }
-    YOKE_CHECK(consider(fmt::format("{}, {}", name, shape_of(lanes.front())), plan_of(std::move(lanes))));
+    const std::string shape = shape_of(lanes.front());
+    YOKE_CHECK(consider(fmt::format("{}, {}", name, shape), plan_of(std::move(lanes))));
     return {};
   }
 

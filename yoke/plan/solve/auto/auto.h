@@ -49,7 +49,8 @@ struct AutoRequest {
 struct AutoInputs {
   const cluster::Cluster& cluster;
   const BatchCost* cost = nullptr;
-  std::string cost_name;                       // of that cost model, for the plan
+  std::string cost_name = {};                  // of that cost model, for the plan
+  std::string no_cost = {};                    // without one: why, if that is for want of memory
   const profile::LayerGraph* graph = nullptr;  // of minibatches of AutoRequest::lbs
 };
 
