@@ -257,13 +257,13 @@ TEST(BadInput, ValuesOfAProfileFolder) {
                            const std::string& part) {
     expect_edit_refused(profiles, {"profile", "show", profiles.path()}, name, from, to, part);
   };
-  refused("nodes/east.json", "\"total_ms\": 44.0", "\"total_ms\": -44", ":15: local_batches[0].compute[0].total_ms");
-  refused("nodes/east.json", "\"total_ms\": 44.0", "\"total_ms\": 1e400", ":15: the number `1e400` is too large");
+  refused("nodes/east.json", "\"total_ms\": 44.0", "\"total_ms\": -44", ":27: local_batches[0].compute[0].total_ms");
+  refused("nodes/east.json", "\"total_ms\": 44.0", "\"total_ms\": 1e400", ":27: the number `1e400` is too large");
   refused("nodes/east.json", "\"total_ms\": 44.0", "\"total_ms\": []", "found a list of 0, expected a number");
   refused("nodes/east.json", "\"node\": \"east\"", "\"node\": \"west\"", "found the node `west`");
   refused("nodes/east.json", "\"model\"", "\"modle\"", "required key `model` is missing");
   refused("nodes/east.json", "\"vsw\": 2", "\"vsw\": 1", "vsw");
-  refused("nodes/east.json", "\"version\": 1", "\"version\": 2", "version");
+  refused("nodes/east.json", "\"version\": 2", "\"version\": 9", "version");
   refused("buckets.json", "25.25", "0", "mebibytes[1]: found `0`");
   refused("comm.json", "1.5", "false", "intra[0].measured_ms: found false");
   refused("layers.json", "\"lstm\"", "\"in\"", "`in`");

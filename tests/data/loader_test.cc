@@ -153,7 +153,7 @@ TEST(Loader, WhatGoesWrongArrivesWithTheBatch) {
   Loader loader(dataset, {.threads = 1}, kClock);
   const auto error_of = [&](std::int64_t index) { return loader.order(order_of(index))->take(soon()).error(); };
   EXPECT_EQ(error_of(1000), base::input_error("damaged", {.file = "a.jpg"}));
-  EXPECT_EQ(error_of(1001).kind, base::ErrorKind::kPeer);
+  EXPECT_EQ(error_of(1001).kind, base::ErrorKind::kInfeasible);
   EXPECT_THAT(error_of(1001).to_string(), HasSubstr("not enough memory for 1 samples of fake"));
   EXPECT_EQ(error_of(1002), (base::Error{base::ErrorKind::kInternal, "fake: libtorch is unhappy"}));
   EXPECT_EQ(error_of(1003), (base::Error{base::ErrorKind::kInternal, "fake: anything"}));

@@ -234,6 +234,7 @@ TEST(Pipeline, EvaluatesThroughTheStages) {
       ASSERT_TRUE(evaluation.ok()) << evaluation.error().to_string();
       all[static_cast<std::size_t>(rank)] = *evaluation;
       ASSERT_TRUE(own.trainer->step().ok()) << "training goes on";
+      EXPECT_TRUE(own.trainer->group().close().ok());
     });
     for (const auto& one : all) EXPECT_EQ(one.samples, all[0].samples);
     return all[0];

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "yoke/base/result.h"
-#include "yoke/cluster/cluster.h"
 #include "yoke/engine/holding.h"
 #include "yoke/models/model.h"
 #include "yoke/plan/plan.h"
