@@ -51,8 +51,7 @@ Result<std::vector<std::size_t>> parse_sizes(const std::vector<std::string>& tex
     sizes.push_back(static_cast<std::size_t>(bytes->count));
   }
   std::ranges::sort(sizes);
-  const auto again = std::ranges::unique(sizes);
-  sizes.erase(again.begin(), again.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   if (sizes.size() < 2) return option_error("--sizes", "found one size, expected at least two to draw a line through");
   return sizes;
 }

@@ -49,8 +49,7 @@ Result<std::vector<int>> parse_batches(const std::vector<std::string>& texts) {
     for (std::int64_t size = *least; size <= *most; size *= 2) sizes.push_back(static_cast<int>(size));
   }
   std::ranges::sort(sizes);
-  const auto again = std::ranges::unique(sizes);
-  sizes.erase(again.begin(), again.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 
