@@ -80,6 +80,13 @@ TEST(Judge, AStreamIsJudgedOnceItIsFull) {
   EXPECT_NEAR(stash.candidates.front().judgement.step_seconds, 16 * 0.03, 0.01);
 }
 
+TEST(Judge, MoreInFlightHidesSlowMessages) {
+  // Messages of 10 ms between stages of 30 ms.
+  const auto result = *best(nodes(4, 1, 1e9, 1e8), chain(1e6, 1e9), {plan::ScheduleKind::kFlush});
+  EXPECT_THAT(result.candidates.front().name, HasSubstr("1f1b-flush pipeline 1-1-1-1, warm-up"));
+  EXPECT_GT(result.candidates.front().plan.pipeline_lanes[0].stages[0].warmup, 3);
+}
+
 TEST(Judge, WithoutAProfileAPlanIsWorthItsPrediction) {
   plan::Plan plan = data_plan(2, 1, 0);
   for (auto& lane : plan.data_lanes) lane.seconds = {.forward = 1, .backward = 2, .all_reduce_exposed = 0.5};

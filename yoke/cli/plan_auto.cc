@@ -135,7 +135,12 @@ std::string explain(const plan::AutoResult& result) {
   const auto& a = winner.judgement;
   const auto& b = other->judgement;
   std::string text =
-      fmt::format("{} wins: {} takes {:.2f}x as long. ", winner.name, other->name, b.step_seconds / a.step_seconds);
+      fmt::format("{} wins: {} takes {:.2f}x as long", winner.name, other->name, b.step_seconds / a.step_seconds);
+  const std::size_t devices = winner.plan.devices().size();
+  if (other->plan.devices().size() != devices) {
+    text += fmt::format(", on {} instead of {} devices", other->plan.devices().size(), devices);
+  }
+  text += ". ";
   const auto compare = [](const char* what, double here, double there) {
     return fmt::format("{} {} of the devices' time here, {} there", what, percent(here), percent(there));
   };

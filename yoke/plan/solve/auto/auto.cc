@@ -18,6 +18,10 @@ namespace {
 constexpr int kMostGroupsInMixes = 4;
 /// Workers that a mix moves to either side of the split that the paces suggest.
 constexpr int kSplitsTried = 2;
+/// Workers more that a stage lets in for each stage after it.
+constexpr int kMostExtraWarmup = 4;
+/// The part of a step that must be gained before another candidate is offered.
+constexpr double kWorthwhile = 0.005;
 /// With more devices, only the split that the paces suggest is judged.
 constexpr int kManyDevices = 256;
 
@@ -248,9 +252,35 @@ class AutoSolver {
           if (lane.stages.size() == 1 && allowed(ScheduleKind::kData)) continue;  // data lanes by another name
           if (known(lane, tried)) continue;
           tried.push_back(lane);
-          YOKE_CHECK(consider(name_of(kind, lane), plan_of({lane})));
+          YOKE_TRY(const bool fits, consider(name_of(kind, lane), plan_of({lane})));
+          if (fits && kind != ScheduleKind::kGpipe) YOKE_CHECK(longer_warmups(kind, lane));
         }
       }
+    }
+    return {};
+  }
+
+  /// PipeDream's warm-up leaves no time for messages on their way; more workers in flight hide them, if the memory
+  /// allows.
+  base::Status longer_warmups(ScheduleKind kind, const PipelineLane& lane) {
+    double fastest = result_.candidates.back().judgement.step_seconds;
+    const int stages = static_cast<int>(lane.stages.size());
+    for (int extra = 1; extra <= kMostExtraWarmup; ++extra) {
+      PipelineLane longer = lane;
+      std::string warmups;
+      for (int s = 0; s < stages; ++s) {
+        const int warmup = warmup_of(lane, s) + extra * (stages - 1 - s);
+        longer.stages[static_cast<std::size_t>(s)].warmup = warmup;
+        warmups += fmt::format("{}{}", s == 0 ? "" : "-", warmup);
+      }
+      Plan plan = plan_of({std::move(longer)});
+      plan.model = request_.model;
+      const auto judged = judge_.judge(plan);
+      if (!judged.ok() && judged.error().kind == base::ErrorKind::kInternal) return judged.error();
+      // A try that stands still, does not fit or gains nothing is not worth a line.
+      if (!judged.ok() || !judged->excess.empty() || judged->step_seconds > fastest * (1 - kWorthwhile)) break;
+      fastest = judged->step_seconds;
+      add(fmt::format("{}, warm-up {}", name_of(kind, lane), warmups), std::move(plan), *judged);
     }
     return {};
   }
