@@ -60,8 +60,9 @@ TEST_F(ProfileCommand, MemoryIsTriedInAProcessWithThatLimit) {
   const double worker = size["memory"]["worker"];
   const double once = size["memory"]["weights"].get<double>() + size["memory"]["gradients"].get<double>() +
                       size["memory"]["optimizer"].get<double>() + size["memory"]["passes"].get<double>();
-  EXPECT_LE(once + worker * most, 60e6 * 1.05);
-  EXPECT_GT(once + worker * (most + 1), 60e6 * 0.95);
+  // What was tried counts; the forecast is near it, since the workers' peaks need not coincide.
+  EXPECT_LE(once + worker * most, 60e6 * 1.2);
+  EXPECT_GT(once + worker * (most + 1), 60e6 * 0.85);
   EXPECT_TRUE(base::exists(out + "/memory_profile_data/64/localhost/max_memory_profile_info.json"));
 }
 
@@ -82,12 +83,12 @@ TEST_F(ProfileCommand, AFolderOfAnotherModelIsRefusedByName) {
 }
 
 TEST_F(ProfileCommand, InterruptedItSaysSoAndGoesOn) {
-  const std::vector<std::string> command{"compute", "--model",  "mlp", "--lbs", "1,2,4,8",           "--most-vsw",
+  const std::vector<std::string> command{"compute", "--model",  "mlp", "--lbs", "64,128,256,512",    "--most-vsw",
                                          "2",       "--budget", "60s", "--out", folder_.file("out"), "--json"};
   std::vector<std::string> argv{YOKE_PROGRAM, "--log-level", "error", "profile"};
   argv.insert(argv.end(), command.begin(), command.end());
   Process process(argv);
-  const std::string file = folder_.file("out/comp_profile_data/1/localhost");
+  const std::string file = folder_.file("out/comp_profile_data/64/localhost");
   const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (!base::exists(file) && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
