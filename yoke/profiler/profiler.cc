@@ -445,17 +445,19 @@ class Profiling {
     YOKE_TRY(const Times single, steps(*session, {.seconds = seconds / 3}));
     const double total = single.total.median();
     const double update = session->update_seconds();
-    double round = std::max(0.0, total - update);
+    const double passes = single.forward.median() + single.backward.median();
+    // However a measurement was disturbed: a round takes at least its passes, and at most the step.
+    const double least = std::min(passes, total);
+    double round = std::max(least, total - update);
     // A further round is measured, not deduced, where there is time for it.
     if (single.spent < seconds / 2) {
       YOKE_CHECK(session->configure(lbs, vsw, kExtraRounds));
       YOKE_TRY(const Times more, steps(*session, {.seconds = seconds - single.spent}));
-      round = std::clamp((more.total.median() - total) / kExtraRounds, 0.0, total);
+      round = std::clamp((more.total.median() - total) / kExtraRounds, least, total);
     }
     // A round is more than its passes: what is around them is shared out, so that data, forward and backward are what
     // a round of accumulation takes.
     const double data = std::min(single.data.median(), round / 2);
-    const double passes = single.forward.median() + single.backward.median();
     const double scale = passes > 0 ? (round - data) / passes * 1000 : 0;
     return profile::ComputeSample{.vsw = vsw,
                                   .total_ms = total * 1000,
