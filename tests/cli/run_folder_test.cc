@@ -304,6 +304,13 @@ TEST(Devices, ThreadsAndPlaces) {
   EXPECT_EQ(emulated[1].threads, 2);
   EXPECT_EQ(emulated_devices(cluster, 2)[0].threads, 1);
   EXPECT_EQ(emulated[2].type, "x");
+  // A plan may leave devices idle: they are not started, and the others have their cores.
+  const plan::Plan plan{.gbs = 16, .lbs = 8, .data_lanes = {{.device = {"b", 0}}, {.device = {"a", 1}}}};
+  const auto planned = emulated_devices(cluster, 8, &plan);
+  ASSERT_EQ(planned.size(), 2U);
+  EXPECT_EQ(planned[0].id.to_string(), "a:1");
+  EXPECT_EQ(planned[1].id.to_string(), "b:0");
+  EXPECT_EQ(planned[1].threads, 4);
 
   // Two ranks share host h and see all 8 cores; the one on i is bound to 3.
   const std::vector<RankPlace> places{{"h", 8, 8}, {"i", 3, 16}, {"h", 8, 8}};

@@ -48,10 +48,15 @@ std::string mpirun_command(const cluster::Cluster& cluster, const std::string& r
   return fmt::format("mpirun -n {} --host {} yoke train {}", cluster.device_count(), fmt::join(hosts, ","), rest);
 }
 
-std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster, int cores) {
-  const int threads = std::max(1, cores / cluster.device_count());
+std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster, int cores, const plan::Plan* plan) {
+  auto ids = cluster.devices();
+  if (plan != nullptr) {
+    const auto used = plan->devices();
+    std::erase_if(ids, [&](const auto& id) { return std::ranges::find(used, id) == used.end(); });
+  }
+  const int threads = std::max(1, cores / std::max(1, static_cast<int>(ids.size())));
   std::vector<engine::DeviceSpec> devices;
-  for (const auto& id : cluster.devices()) devices.push_back(spec_of(*cluster.find(id.node), id.index, threads));
+  for (const auto& id : ids) devices.push_back(spec_of(*cluster.find(id.node), id.index, threads));
   return devices;
 }
 

@@ -9,6 +9,7 @@
 #include "yoke/base/result.h"
 #include "yoke/cluster/cluster.h"
 #include "yoke/engine/rank.h"
+#include "yoke/plan/plan.h"
 
 namespace yoke::cli {
 
@@ -21,8 +22,9 @@ std::vector<std::string> nodes_elsewhere(const cluster::Cluster& cluster);
 /// The command line of mpirun that starts one rank per device of the cluster; `rest` is what comes after `yoke train`.
 std::string mpirun_command(const cluster::Cluster& cluster, const std::string& rest);
 
-/// All devices on this machine share its cores.
-std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster, int cores);
+/// All devices on this machine share its cores. `plan`: only those that it uses; null: all.
+std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster, int cores,
+                                                 const plan::Plan* plan = nullptr);
 
 /// Where a rank runs, as it tells the others.
 struct RankPlace {

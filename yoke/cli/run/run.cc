@@ -79,7 +79,7 @@ class Run {
         prepared_(std::move(prepared)),
         context_(context),
         display_(job_name(options.job), context) {
-    facts_.devices = emulated_devices(cluster_, usable_cores());
+    facts_.devices = emulated_devices(cluster_, usable_cores(), prepared_.plan ? &prepared_.plan->plan : nullptr);
     facts_.host = host_name();
     facts_.folder = prepared_.folder.path();
   }

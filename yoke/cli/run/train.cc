@@ -44,11 +44,11 @@ Result<RunSetup> managed_setup(const RunOptions& options, const ManagedRank& man
   RunSetup setup{.folder = options.run_dir, .resumes = options.resume};
   YOKE_TRY(setup.job, load_job(options.job, options.set));
   YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options.cluster));
-  setup.devices = emulated_devices(cluster, usable_cores());
-  base::require(static_cast<int>(setup.devices.size()) == identity.size, "yoke run started a wrong number of ranks");
   if (!managed.plan.empty()) {
     YOKE_TRY(setup.plan, plan::load_plan(managed.plan));
   }
+  setup.devices = emulated_devices(cluster, usable_cores(), setup.plan ? &*setup.plan : nullptr);
+  base::require(static_cast<int>(setup.devices.size()) == identity.size, "yoke run started a wrong number of ranks");
   return setup;
 }
 
