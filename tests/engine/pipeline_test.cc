@@ -1,5 +1,7 @@
 // Pipeline lanes compute what data lanes do: the same bits in reproducible mode, however the model is cut; and the
 // schedules with other math compute just their own.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -353,6 +355,10 @@ struct StaleCase {
   bool vertical = false;
   std::string model = "mlp";
 };
+std::ostream& operator<<(std::ostream& out, const StaleCase& one) {
+  return out << fmt::format("{} {} {}{}", one.model, one.schedule, fmt::join(one.replicas, "-"),
+                            one.vertical ? " vertical" : "");
+}
 class RunsOn : public ::testing::TestWithParam<StaleCase> {};
 
 TEST_P(RunsOn, EqualsTheSameStaleVersionsByHand) {

@@ -1,6 +1,7 @@
 // Small plans for the tests of schedules.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct Case {
   ScheduleRequest request;
   std::string name;
 };
+inline std::ostream& operator<<(std::ostream& out, const Case& one) {
+  return out << one.name;
+}
 
 /// The same layers `l0` .. cut at random into stages with random replicas.
 inline PipelineLane random_pipeline(base::Stream& random, const std::string& schedule, int layers, int lane) {

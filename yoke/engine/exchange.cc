@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "yoke/base/sha256.h"
 
 namespace yoke::engine {
 namespace {
@@ -18,7 +22,49 @@ comm::Op broadcast_of(const torch::Tensor& bytes, int root) {
                          comm::DType::kU8, root);
 }
 
+std::string first_difference(std::string_view one, std::string_view other) {
+  for (int line = 1;; ++line) {
+    const auto end = one.find('\n');
+    const auto other_end = other.find('\n');
+    const auto ours = one.substr(0, end);
+    const auto theirs = other.substr(0, other_end);
+    if (ours != theirs || end == std::string_view::npos || other_end == std::string_view::npos) {
+      return fmt::format("line {}, `{}` and `{}`", line, ours, theirs);
+    }
+    one.remove_prefix(end + 1);
+    other.remove_prefix(other_end + 1);
+  }
+}
+
 }  // namespace
+
+base::Status same_plan(const plan::Plan& plan, comm::Group& group, const base::Deadline& deadline) {
+  if (group.size() == 1) return {};
+  const std::string text = plan::to_json(plan);
+  const std::string hash = base::sha256(text);
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
+  const auto at = 2 * static_cast<std::size_t>(group.rank());
+  std::memcpy(&all[at], hash.data(), sizeof(std::int64_t));
+  all[at + 1] = static_cast<std::int64_t>(text.size());
+  YOKE_CHECK(group.run(comm::all_gather(std::span(all)), deadline));
+  for (int rank = 1; rank < group.size(); ++rank) {
+    const auto other = 2 * static_cast<std::size_t>(rank);
+    if (all[other] == all[0] && all[other + 1] == all[1]) continue;
+    std::array<std::string, 2> texts;
+    for (const int side : {0, 1}) {
+      const int root = side == 0 ? 0 : rank;
+      auto& copy = texts[static_cast<std::size_t>(side)];
+      copy = group.rank() == root ? text : std::string(static_cast<std::size_t>(all[root == 0 ? 1 : other + 1]), ' ');
+      YOKE_CHECK(group.run(
+          comm::broadcast(reinterpret_cast<std::byte*>(copy.data()), copy.size(), comm::DType::kU8, root), deadline));
+    }
+    return base::input_error(
+        fmt::format("ranks 0 and {} were given different plans; the first difference: {}; expected one plan file on "
+                    "all hosts",
+                    rank, first_difference(texts[0], texts[1])));
+  }
+  return {};
+}
 
 base::Status agree(const Standing& standing, std::vector<std::int64_t>& numbers, std::size_t blocks, comm::Group& group,
                    const base::Deadline& deadline) {

@@ -1,5 +1,5 @@
-// The state of a model moves between ranks block by block: to whom a plan newly gives a block, to a rank that is
-// behind, and to the rank that writes a checkpoint.
+// What ranks tell each other between steps: that they mean the same plan, and the state of the model, which moves block
+// by block to whom a plan newly gives a block, to a rank that is behind, and to the rank that writes a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,12 @@
 #include "yoke/base/result.h"
 #include "yoke/comm/group.h"
 #include "yoke/engine/holding.h"
+#include "yoke/plan/plan.h"
 
 namespace yoke::engine {
+
+/// Every rank calls it. Input error on all of them, which names the first difference, unless all were given the same.
+base::Status same_plan(const plan::Plan& plan, comm::Group& group, const base::Deadline& deadline);
 
 /// What a rank brings: the blocks it holds under the plan to come, those it held before (may be null), and how far they
 /// are. Blocks of `now` that were not in `before` are fresh from the seed: `fresh` says that this is their state.

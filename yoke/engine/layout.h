@@ -33,6 +33,8 @@ class Layout {
 
   /// Blocks that this rank holds.
   const BlockRange& range() const { return range_; }
+  /// Of the whole model.
+  std::size_t block_count() const { return segments_.back().last; }
   /// Blocks of a segment.
   const BlockRange& blocks_of(std::size_t segment) const { return segments_[segment]; }
   std::size_t segment_of(std::size_t block) const;

@@ -347,7 +347,7 @@ struct StageLane::Core {
 
   LaneReport& report_of(int worker) YOKE_REQUIRES(mutex) { return reports[worker / script.workers_per_step]; }
 
-  void begin(StageScript what, Supplier who, Reducer how, std::set<int> absent, base::Duration time) {
+  void begin(StageScript what, Supplier who, ReducerStep how, std::set<int> absent, base::Duration time) {
     base::MutexLock lock(mutex);
     base::require(!running, "a stage is given a script while it runs one");
     script = std::move(what);
@@ -365,7 +365,7 @@ struct StageLane::Core {
   // Of the script that runs; written while the thread waits.
   StageScript script;
   Supplier supplier;
-  Reducer reducer;
+  ReducerStep reducer;
   std::set<int> without_samples;  // passed over by all stages alike: they all know its weight
   base::Duration patience{};
 
@@ -407,7 +407,7 @@ void StageLane::start(StageScript script, std::vector<Work> work, const base::De
       std::move(absent), deadline.left(core_->clock));
 }
 
-void StageLane::start(StageScript script, Supplier supplier, Reducer reducer, base::Duration patience) {
+void StageLane::start(StageScript script, Supplier supplier, ReducerStep reducer, base::Duration patience) {
   core_->begin(std::move(script), std::move(supplier), std::move(reducer), {}, patience);
 }
 

@@ -1,7 +1,7 @@
 // One stage of a pipeline on one device: runs the compute stream of its program (plan/schedule.h), op by op, in a
 // thread of its own, and sends and receives flows beside it. Gradients go to the GradientSum as they come; who reduces
 // and updates is up to the caller: the trainer's own thread for schedules that end with each step, this thread
-// (Reducer) for those that do not.
+// (ReducerStep) for those that do not.
 //
 // Every version of the weights that passes still need has a replica and storage of its own.
 #pragma once
@@ -36,7 +36,7 @@ struct StageScript {
 };
 
 /// Executes a kReduce, kNorm or kUpdate.
-using Reducer = std::function<base::Status(const plan::ScheduleOp& op, const base::Deadline& deadline)>;
+using ReducerStep = std::function<base::Status(const plan::ScheduleOp& op, const base::Deadline& deadline)>;
 /// The work of a worker of the script. Called in the stage's thread, once for each of its workers, as they enter.
 using Supplier = std::function<Work(int worker)>;
 
@@ -54,7 +54,7 @@ class StageLane {
   void start(StageScript script, std::vector<Work> work, const base::Deadline& deadline);
   /// Begins a script of many steps and runs both of its streams. Every worker must have samples. `patience` is the
   /// deadline of every wait.
-  void start(StageScript script, Supplier supplier, Reducer reducer, base::Duration patience);
+  void start(StageScript script, Supplier supplier, ReducerStep reducer, base::Duration patience);
   /// Until this device is through with the first `steps` steps of the script; what it has done in the last of them.
   base::Result<LaneReport> reach(int steps, const base::Deadline& deadline);
   /// Until all of it is done; of all steps together.

@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <numeric>
 
-#include "yoke/base/sha256.h"
 #include "yoke/comm/op.h"
 #include "yoke/engine/exchange.h"
 #include "yoke/engine/holding.h"
 #include "yoke/engine/layout.h"
-#include "yoke/engine/median.h"
 #include "yoke/engine/optimizer/lr.h"
+#include "yoke/engine/reducer.h"
 #include "yoke/engine/stage_lane.h"
+#include "yoke/engine/tensor_copies.h"
 
 namespace yoke::engine {
 namespace {
@@ -25,21 +24,6 @@ namespace {
 constexpr int kStepsAhead = 2;  // whose samples are ordered before they are needed
 // Steps between two drains of a pipeline that runs on: few enough that a request to stop is soon met.
 constexpr std::int64_t kLongestSpan = 200;
-// A measurement: passes that count, after one that does not; more of them while they are short.
-constexpr int kMeasured = 3;
-constexpr int kMostMeasured = 30;
-constexpr double kMeasureSeconds = 0.25;
-constexpr int kMeasuredRounds = 2;
-
-comm::Op whole(comm::Op (*make)(std::byte*, std::size_t, comm::DType, comm::Reduction), const torch::Tensor& floats) {
-  return make(reinterpret_cast<std::byte*>(floats.data_ptr()), static_cast<std::size_t>(floats.numel()),
-              comm::DType::kF32, comm::Reduction::kSum);
-}
-
-comm::Op broadcast_of(const torch::Tensor& tensor, int root) {
-  return comm::broadcast(static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes()),
-                         comm::DType::kU8, root);
-}
 
 bool of_reducer(plan::ScheduleOpKind kind) {
   return kind == plan::ScheduleOpKind::kReduce || kind == plan::ScheduleOpKind::kNorm ||
@@ -109,11 +93,11 @@ struct Trainer::Core {
       return base::input_error(fmt::format("{} devices for a group of {} ranks", devices.size(), in->size()));
     }
     base::require(at_rest(), "another plan in the middle of a span");
-    YOKE_CHECK(same_plan(wanted, *in));
+    YOKE_CHECK(same_plan(wanted, *in, deadline()));
     YOKE_TRY(auto laid_out, Layout::make(wanted, options.architecture, devices, in->rank()));
     if (laid_out.runs_on()) YOKE_CHECK(check_runs_on(wanted));
     stage.reset();
-    subgroups.clear();
+    reducer.reset();
     group = std::move(in);
     layout = std::make_unique<Layout>(std::move(laid_out));
     plan = wanted;
@@ -127,56 +111,13 @@ struct Trainer::Core {
                        options.architecture.blocks.size(), *group, deadline()));
       unpack(numbers);
     }
-    YOKE_CHECK(make_subgroups());
+    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", cursor.step), *layout, *holding, *group, options.trace,
+                                    deadline(), clock));
     YOKE_CHECK(make_lanes());
     if (batches.empty() || batches.back().gbs != plan.gbs || batches.back().lbs != plan.lbs) {
       batches.push_back({.step = cursor.step, .gbs = plan.gbs, .lbs = plan.lbs});
     }
     return {};
-  }
-
-  /// All ranks must have been given the same plan; the first difference is named on all of them.
-  base::Status same_plan(const plan::Plan& wanted, comm::Group& in) const {
-    if (in.size() == 1) return {};
-    const std::string text = plan::to_json(wanted);
-    const std::string hash = base::sha256(text);
-    std::vector<std::int64_t> all(2 * static_cast<std::size_t>(in.size()));
-    const auto at = 2 * static_cast<std::size_t>(in.rank());
-    std::memcpy(&all[at], hash.data(), sizeof(std::int64_t));
-    all[at + 1] = static_cast<std::int64_t>(text.size());
-    YOKE_CHECK(in.run(comm::all_gather(std::span(all)), deadline()));
-    for (int rank = 1; rank < in.size(); ++rank) {
-      const auto other = 2 * static_cast<std::size_t>(rank);
-      if (all[other] == all[0] && all[other + 1] == all[1]) continue;
-      std::array<std::string, 2> texts;
-      for (const int side : {0, 1}) {
-        const int root = side == 0 ? 0 : rank;
-        auto& copy = texts[static_cast<std::size_t>(side)];
-        copy = in.rank() == root ? text : std::string(static_cast<std::size_t>(all[root == 0 ? 1 : other + 1]), ' ');
-        YOKE_CHECK(
-            in.run(comm::broadcast(reinterpret_cast<std::byte*>(copy.data()), copy.size(), comm::DType::kU8, root),
-                   deadline()));
-      }
-      return base::input_error(
-          fmt::format("ranks 0 and {} were given different plans; the first difference: {}; "
-                      "expected one plan file on all hosts",
-                      rank, first_difference(texts[0], texts[1])));
-    }
-    return {};
-  }
-
-  static std::string first_difference(std::string_view one, std::string_view other) {
-    for (int line = 1;; ++line) {
-      const auto end = one.find('\n');
-      const auto other_end = other.find('\n');
-      const auto ours = one.substr(0, end);
-      const auto theirs = other.substr(0, other_end);
-      if (ours != theirs || end == std::string_view::npos || other_end == std::string_view::npos) {
-        return fmt::format("line {}, `{}` and `{}`", line, ours, theirs);
-      }
-      one.remove_prefix(end + 1);
-      other.remove_prefix(other_end + 1);
-    }
   }
 
   /// What a pipeline that is not drained after each step cannot do.
@@ -195,51 +136,7 @@ struct Trainer::Core {
     return {};
   }
 
-  /// A group for the holders of each segment, in the order of segments; segments with the same holders share one.
-  base::Status make_subgroups() {
-    segment_groups.assign(layout->schedule().segments.size(), nullptr);
-    std::map<std::vector<int>, comm::Group*> known;
-    // The reducer of a pipeline that runs on is another thread than the one that uses the whole group.
-    if (!layout->runs_on()) known[all_ranks()] = group.get();
-    for (std::size_t i = 0; i < segment_groups.size(); ++i) {
-      const auto ranks = layout->ranks_of(i);
-      if (ranks.size() < 2 || std::ranges::find(ranks, group->rank()) == ranks.end()) continue;
-      auto& found = known[ranks];
-      if (found == nullptr) {
-        YOKE_TRY(auto made, group->subgroup(fmt::format("segment-{}-step-{}", i, cursor.step), ranks, deadline()));
-        found = made.get();
-        subgroups.push_back(std::move(made));
-      }
-      segment_groups[i] = found;
-    }
-    return {};
-  }
-
-  std::vector<int> all_ranks() const {
-    std::vector<int> ranks(static_cast<std::size_t>(group->size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-  }
-
-  /// Buckets of this rank are numbered through; in the schedule they count within their segment.
-  void number_buckets() {
-    bucket_counts.clear();
-    first_bucket.assign(segment_groups.size(), 0);
-    const auto& parameters = holding->parameters();
-    std::vector<int> counts(segment_groups.size());
-    std::vector<std::size_t> parameter_of(parameters.buckets().size());
-    for (std::size_t i = 0; i < parameters.count(); ++i) parameter_of[parameters.place(i).bucket] = i;
-    bucket_segment.clear();
-    for (std::size_t bucket = 0; bucket < parameter_of.size(); ++bucket) {
-      const std::size_t segment = layout->segment_of(parameters.block(parameter_of[bucket]));
-      if (counts[segment]++ == 0) first_bucket[segment] = bucket;
-      bucket_segment.push_back(segment);
-    }
-    for (const int segment : layout->own().segments) bucket_counts.push_back(counts[static_cast<std::size_t>(segment)]);
-  }
-
   base::Status make_lanes() {
-    number_buckets();
     scripts.clear();
     own_workers = layout->own_workers();
     const auto& own = layout->own();
@@ -271,7 +168,7 @@ struct Trainer::Core {
 
   base::Result<plan::Schedule> schedule_of(plan::ScheduleRequest request) const {
     request.clip_norm = options.job.optimizer.clip_norm > 0 || loss_scale.has_value();
-    return layout->schedule_for(request, bucket_counts);
+    return layout->schedule_for(request, reducer->bucket_counts());
   }
 
   bool loads_data() const { return layout->own().first_stage(); }
@@ -351,62 +248,18 @@ struct Trainer::Core {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   }
 
-  std::size_t bucket_of(const plan::ScheduleOp& op) const {
-    return first_bucket[static_cast<std::size_t>(op.segment)] + static_cast<std::size_t>(op.bucket);
-  }
-
-  base::Status reduce(std::size_t bucket, const base::Deadline& by) {
-    const auto begin = clock.now();
-    auto& gradients = holding->gradients();
-    YOKE_CHECK(gradients.wait(bucket, by));
-    const auto ready = clock.now();
-    options.trace.span(kReducerThread, "wait for gradients", "wait", begin, ready);
-    const auto& flat = holding->parameters().buckets()[bucket].gradients;
-    comm::Group* among = segment_groups[bucket_segment[bucket]];
-    if (gradients.reproducible()) {
-      if (among != nullptr) {
-        YOKE_CHECK(comm::reproducible_all_reduce(gradients.sum(bucket), floats_of(flat), *among, by));
-      } else {
-        YOKE_CHECK(gradients.sum(bucket).finish(floats_of(flat)));
-      }
-    } else if (among != nullptr) {
-      YOKE_CHECK(among->run(whole(&comm::all_reduce, flat), by));
-    }
-    options.trace.span(kReducerThread, fmt::format("all-reduce {}", bucket), "communicate", ready, clock.now());
-    return {};
-  }
-
-  void update(std::size_t bucket, const Update& how) {
-    const auto begin = clock.now();
-    holding->optimizer().update(bucket, how);
-    options.trace.span(kReducerThread, fmt::format("update {}", bucket), "update", begin, clock.now());
-  }
-
-  /// The squared norm of all gradients, added block by block in one order however the model is cut.
-  base::Result<double> squared_norm_of_all(const base::Deadline& by) {
-    std::vector<double> squares(options.architecture.blocks.size());
-    const auto& parameters = holding->parameters();
-    for (std::size_t i = 0; i < parameters.count(); ++i) {
-      const std::size_t block = parameters.block(i);
-      if (layout->ranks_of(layout->segment_of(block)).front() != group->rank() && !layout->data_only()) continue;
-      squares[block] += squared_norm(parameters.gradient(i).flatten());
-    }
-    if (!layout->data_only()) YOKE_CHECK(group->run(comm::all_reduce(std::span(squares)), by));
-    return std::accumulate(squares.begin(), squares.end(), 0.0);
-  }
-
   /// The reducer stream of this rank's program.
   base::Status reduce_and_update(Update how, const base::Deadline& by) {
     if (plan.sync == plan::Sync::kSequential) {
-      for (std::size_t i = 0; i < bucket_segment.size(); ++i) YOKE_CHECK(holding->gradients().wait(i, by));
+      YOKE_CHECK(reducer->wait_for_all(by));
     }
     for (const auto& op : reducer_ops) {
       if (op.kind == plan::ScheduleOpKind::kReduce) {
-        YOKE_CHECK(reduce(bucket_of(op), by));
+        YOKE_CHECK(reducer->reduce(op, by));
       } else if (op.kind == plan::ScheduleOpKind::kUpdate) {
-        update(bucket_of(op), how);
+        reducer->update(op, how);
       } else {
-        YOKE_TRY(const double squares, squared_norm_of_all(by));
+        YOKE_TRY(const double squares, reducer->squared_norm(by));
         if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return {};
         const double clip_norm = options.job.optimizer.clip_norm;
         if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
@@ -465,7 +318,7 @@ struct Trainer::Core {
     YOKE_CHECK(updated);
     last_lane = **computed;
     YOKE_TRY(const Totals totals, add_up(last_lane, stop, by));
-    YOKE_CHECK(share_buffers(by));
+    YOKE_CHECK(reducer->share_buffers(by));
     if (totals.bad > 0) return not_finite(last_lane, how.lr, by);
     return report_step(totals, samples, how.lr, begin);
   }
@@ -606,18 +459,17 @@ struct Trainer::Core {
 
   /// Called by the stage's thread. Update number `version` is of the workers of round `version` - 1.
   base::Status reduce_in_span(const plan::ScheduleOp& op, const base::Deadline& by) {
-    if (op.kind == plan::ScheduleOpKind::kReduce) return reduce(bucket_of(op), by);
+    if (op.kind == plan::ScheduleOpKind::kReduce) return reducer->reduce(op, by);
     const std::int64_t first = static_cast<std::int64_t>(op.version - 1) * span->round;
     std::int64_t samples = 0;
     for (std::int64_t worker = first; worker < std::min<std::int64_t>(first + span->round, span_workers); ++worker) {
       samples += samples_in_span(worker);
     }
     const std::int64_t rounds_a_step = (plan.workers() + span->round - 1) / span->round;
-    update(bucket_of(op),
-           {.lr = span->rate_factor * lr_at(cursor_in_span(first), span->updates + first / plan.workers()),
-            .scale = static_cast<double>(plan.lbs) / static_cast<double>(samples),
-            .clip_value = options.job.optimizer.clip_value,
-            .step = span->updates * rounds_a_step + op.version});
+    reducer->update(op, {.lr = span->rate_factor * lr_at(cursor_in_span(first), span->updates + first / plan.workers()),
+                         .scale = static_cast<double>(plan.lbs) / static_cast<double>(samples),
+                         .clip_value = options.job.optimizer.clip_value,
+                         .step = span->updates * rounds_a_step + op.version});
     return {};
   }
 
@@ -635,7 +487,7 @@ struct Trainer::Core {
       const auto drained = stage->finish(by);
       if (!drained.ok()) return stop_all(drained.error());
       span.reset();
-      YOKE_CHECK(share_buffers(by));
+      YOKE_CHECK(reducer->share_buffers(by));
     }
     return report_step(totals, samples, rate, begin);
   }
@@ -650,9 +502,7 @@ struct Trainer::Core {
   /// This rank cannot go on: the others are told why.
   base::Error stop_all(const base::Error& error) {
     if (error.kind != base::ErrorKind::kPeer || !group->failure()) group->abort(error.to_string());
-    for (const auto& subgroup : subgroups) {
-      if (!subgroup->failure()) subgroup->abort(error.to_string());
-    }
+    if (reducer) reducer->abort(error.to_string());
     return error;
   }
 
@@ -671,19 +521,6 @@ struct Trainer::Core {
         fmt::format("the loss of worker {} is not finite at step {} (epoch {}, lr {:g}); checkpoints from before are "
                     "kept. A smaller optimizer.lr, lr.warmup_steps or optimizer.clip_norm often help",
                     worker, cursor.step + 1, cursor.epoch, rate));
-  }
-
-  base::Status share_buffers(const base::Deadline& by) {
-    for (const int segment : layout->own().segments) {
-      const auto at = static_cast<std::size_t>(segment);
-      const auto& blocks = layout->blocks_of(at);
-      const auto buffers = holding->parameters().flat_buffers(blocks.first, blocks.last);
-      if (segment_groups[at] == nullptr || buffers.numel() == 0) continue;
-      const auto ranks = layout->ranks_of(at);
-      const auto root = std::ranges::find(ranks, layout->leader_of(at)) - ranks.begin();
-      YOKE_CHECK(segment_groups[at]->run(broadcast_of(buffers, static_cast<int>(root)), by));
-    }
-    return {};
   }
 
   // ---- evaluation and measurement ------------------------------------------------------------------------------
@@ -740,69 +577,9 @@ struct Trainer::Core {
     YOKE_CHECK(hold_all());
     base::require(holding->range().last == options.architecture.blocks.size() && holding->range().first == 0,
                   "a measurement of a part of the model");
-    auto& gradients = holding->gradients();
-    data_lane().resize(vsw);
-    std::vector<double> data;
-    std::vector<double> forward;
-    std::vector<double> backward;
-    std::int64_t peak = 0;
-    double spent = 0;
-    for (int pass = 0; pass <= kMeasured || (pass <= kMostMeasured && spent < kMeasureSeconds); ++pass) {
-      std::vector<Work> work;
-      for (int i = 0; i < kMeasuredRounds * vsw; ++i) {
-        std::vector<std::int64_t> indices;
-        for (std::int64_t k = 0; k < lbs; ++k) indices.push_back((i * lbs + k) % sampler.size());
-        const auto begin = clock.now();
-        YOKE_TRY(auto batch, options.train->load(indices, stream({}, i + 1, base::Purpose::kAugment)));
-        data.push_back(base::to_seconds(clock.now() - begin));
-        // Worker 0 would change the buffers.
-        work.push_back(
-            {.worker = i + 1, .batch = std::move(batch), .draw = stream({}, i + 1, base::Purpose::kDropout)});
-      }
-      options.device->reset_peak_memory();
-      const auto begin = clock.now();
-      gradients.begin(kMeasuredRounds * vsw);
-      lane->start(std::move(work), deadline());
-      YOKE_TRY(const LaneReport report, lane->finish(deadline()));
-      const double seconds = base::to_seconds(clock.now() - begin);
-      peak = std::max(peak, options.device->memory().peak_bytes);
-      spent += seconds;
-      if (pass == 0) continue;
-      // All that a round takes, also around the passes, in the proportion of the passes.
-      const double share = report.forward_seconds / (report.forward_seconds + report.backward_seconds);
-      forward.push_back(seconds / kMeasuredRounds * share);
-      backward.push_back(seconds / kMeasuredRounds * (1 - share));
-    }
-    return Measurement{
-        .data = median(data), .forward = median(forward), .backward = median(backward), .peak_bytes = peak};
-  }
-
-  double measure_update() {
-    base::require(updates == 0, "the optimizer's state is not to be spoilt");
-    base::require(holding != nullptr, "nothing is held yet");
-    std::vector<double> seconds;
-    const std::size_t count = holding->parameters().buckets().size();
-    for (int pass = 0; pass < kMeasured; ++pass) {
-      const auto begin = clock.now();
-      for (std::size_t i = 0; i < count; ++i) holding->optimizer().update(i, {.lr = 0, .scale = 0});
-      seconds.push_back(base::to_seconds(clock.now() - begin));
-    }
-    for (auto& [name, tensor] : holding->state()) tensor.zero_();
-    return median(seconds);
-  }
-
-  base::Result<double> measure_all_reduce(comm::Group& in) {
-    YOKE_CHECK(hold_all());
-    std::vector<double> seconds;
-    for (int pass = 0; pass < kMeasured; ++pass) {
-      YOKE_CHECK(in.run(comm::barrier(), deadline()));
-      const auto begin = clock.now();
-      for (const auto& bucket : holding->parameters().buckets()) {
-        if (in.size() > 1) YOKE_CHECK(in.run(whole(&comm::all_reduce, bucket.gradients), deadline()));
-      }
-      seconds.push_back(base::to_seconds(clock.now() - begin));
-    }
-    return median(seconds);
+    return measure_passes(
+        {.holding = *holding, .lane = data_lane(), .data = *options.train, .device = *options.device, .seed = seed()},
+        lbs, vsw, options.patience, clock);
   }
 
   // ---- checkpoints ---------------------------------------------------------------------------------------------
@@ -851,47 +628,13 @@ struct Trainer::Core {
     for (const auto& [name, tensor] : tensors) to.emplace_back(name, tensor.detach().cpu().contiguous());
   }
 
-  /// Pairs of (where to, where from) for tensors of equal names and sizes; an error that names the first that differs.
-  using Copies = std::vector<std::pair<torch::Tensor, torch::Tensor>>;
-  static base::Result<Copies> match(const NamedTensors& ours, const NamedTensors& theirs, const std::string& where) {
-    std::map<std::string_view, const torch::Tensor*> by_name;
-    for (const auto& [name, tensor] : theirs) by_name[name] = &tensor;
-    Copies copies;
-    for (const auto& [name, tensor] : ours) {
-      const auto found = by_name.find(name);
-      if (found == by_name.end()) {
-        return base::input_error(
-            fmt::format("has no `{}`; expected the tensors of this job's model and optimizer", name), {.file = where});
-      }
-      if (found->second->numel() != tensor.numel() || found->second->scalar_type() != tensor.scalar_type()) {
-        return base::input_error(fmt::format("`{}` has {} elements of {}; expected {} of {}", name,
-                                             found->second->numel(), c10::toString(found->second->scalar_type()),
-                                             tensor.numel(), c10::toString(tensor.scalar_type())),
-                                 {.file = where});
-      }
-      copies.emplace_back(tensor, *found->second);
-      by_name.erase(found);
-    }
-    if (!by_name.empty()) {
-      return base::input_error(
-          fmt::format("has `{}`, which this job's model and optimizer do not know", by_name.begin()->first),
-          {.file = where});
-    }
-    return copies;
-  }
-
-  static void copy(const Copies& copies) {
-    const torch::NoGradGuard no_grad;
-    for (auto [to, from] : copies) to.copy_(from.view(to.sizes()));
-  }
-
   base::Status restore(const Checkpoint& checkpoint, const std::string& where) {
     YOKE_CHECK(check_model(checkpoint.meta, options.architecture.name, where));
     YOKE_CHECK(hold_all());
-    YOKE_TRY(const Copies weights, match(holding->weights(), checkpoint.weights, where));
-    YOKE_TRY(const Copies state, match(holding->state(), checkpoint.optimizer, where));
-    copy(weights);
-    copy(state);
+    YOKE_TRY(const auto weights, TensorCopies::match(holding->weights(), checkpoint.weights, where));
+    YOKE_TRY(const auto state, TensorCopies::match(holding->state(), checkpoint.optimizer, where));
+    weights.copy();
+    state.copy();
     altered = true;
     cursor = checkpoint.meta.cursor;
     updates = checkpoint.meta.updates;
@@ -904,8 +647,8 @@ struct Trainer::Core {
 
   base::Status load(const NamedTensors& weights, const std::string& where) {
     YOKE_CHECK(hold_all());
-    YOKE_TRY(const Copies copies, match(holding->weights(), weights, where));
-    copy(copies);
+    YOKE_TRY(const auto copies, TensorCopies::match(holding->weights(), weights, where));
+    copies.copy();
     altered = true;
     return {};
   }
@@ -919,9 +662,6 @@ struct Trainer::Core {
     }
     return sizes;
   }
-
-  /// The track of the thread that reduces and updates, after those of the slots.
-  static constexpr int kReducerThread = 100;
 
   const TrainerOptions options;
   const base::Clock& clock;
@@ -946,11 +686,7 @@ struct Trainer::Core {
   bool stopping = false;
   LaneReport last_lane;
   std::unique_ptr<comm::Group> group;
-  std::vector<std::unique_ptr<comm::Group>> subgroups;
-  std::vector<comm::Group*> segment_groups;   // by segment; null: this rank does not share it
-  std::vector<int> bucket_counts;             // by segment that this rank holds
-  std::vector<std::size_t> first_bucket;      // by segment
-  std::vector<std::size_t> bucket_segment;    // by bucket
+  std::unique_ptr<Reducer> reducer;
   std::vector<plan::ScheduleOp> reducer_ops;  // of a step
   std::map<int, StageScript> scripts;         // of a step, by its workers
   std::unique_ptr<data::Loader> loader;
@@ -1037,11 +773,14 @@ base::Result<Measurement> Trainer::measure(int lbs, int vsw) {
 }
 
 double Trainer::measure_update() {
-  return core_->measure_update();
+  base::require(core_->updates == 0, "the optimizer's state is not to be spoilt");
+  base::require(core_->holding != nullptr, "nothing is held yet");
+  return engine::measure_update(*core_->holding, core_->clock);
 }
 
 base::Result<double> Trainer::measure_all_reduce(comm::Group& group) {
-  return core_->measure_all_reduce(group);
+  YOKE_CHECK(core_->hold_all());
+  return engine::measure_all_reduce(*core_->holding, group, core_->options.patience, core_->clock);
 }
 
 StateBytes Trainer::state_bytes() const {

@@ -19,6 +19,7 @@
 #include "yoke/engine/data_lane.h"
 #include "yoke/engine/holding.h"
 #include "yoke/engine/loss_scale.h"
+#include "yoke/engine/measure.h"
 #include "yoke/engine/rank.h"
 #include "yoke/models/model.h"
 #include "yoke/plan/job.h"
@@ -45,14 +46,6 @@ struct Evaluation {
   double loss = 0;
   double accuracy = 0;
   std::int64_t samples = 0;
-};
-
-/// Seconds of a device's own part of a step.
-struct Measurement {
-  double data = 0;
-  double forward = 0;
-  double backward = 0;
-  std::int64_t peak_bytes = 0;  // of the device's memory; 0: not counted
 };
 
 /// One thread owns it.
