@@ -226,6 +226,7 @@ base::Result<std::unique_ptr<Group>> join(const JoinOptions& options, Store& sto
   auto made = make_backend(options, met, store, deadline, clock);
   YOKE_CHECK(await_others(options, made.ok() ? base::Status{} : made.error(), store, deadline));
   std::unique_ptr<Backend> backend = *std::move(made);
+  if (options.link) backend = make_shaped_backend(std::move(backend), options.size, *options.link, clock);
   if (options.decorate) backend = options.decorate(std::move(backend));
   YOKE_TRY(auto meeting, store.another(deadline));
   return std::make_unique<Group>(std::move(members), std::move(backend), std::move(watch), std::move(post), clock,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/result.h"
 #include "yoke/comm/backend.h"
+#include "yoke/comm/decorate/shaped.h"
 #include "yoke/comm/group.h"
 #include "yoke/comm/store/store.h"
 
@@ -33,6 +35,8 @@ struct JoinOptions {
   std::string host;              // who shares memory with whom; empty: this machine's own identity
   std::string interface;
   int store_rank = 0;  // the rank whose process serves the store: blamed when the store falls silent; or kElsewhere
+  /// Messages of this rank go at this pace, also those of its subgroups; each group has a link of its own.
+  std::optional<LinkShape> link = std::nullopt;
   /// Puts decorators (shaped.h, faulty.h) around the backend.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> decorate = nullptr;
 };

@@ -60,6 +60,18 @@ std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster
   return devices;
 }
 
+Result<comm::LinkShape> emulated_link(const cluster::Node& node) {
+  if (node.devices != 1 || !node.inter_bandwidth) {
+    return option_error(
+        "--emulate-links",
+        fmt::format("found node {} with {} {} and {} inter_bandwidth, expected nodes of one device each "
+                    "with an inter_bandwidth in the cluster file",
+                    base::quote(node.name), node.devices, node.devices == 1 ? "device" : "devices",
+                    node.inter_bandwidth ? "an" : "no"));
+  }
+  return comm::LinkShape{.bytes_per_second = node.inter_bandwidth->bytes_per_s};
+}
+
 RankPlace this_place() {
   return {.host = host_name(),
           .usable_cores = usable_cores(),

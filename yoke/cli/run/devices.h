@@ -8,6 +8,7 @@
 #include "yoke/base/json.h"
 #include "yoke/base/result.h"
 #include "yoke/cluster/cluster.h"
+#include "yoke/comm/decorate/shaped.h"
 #include "yoke/engine/rank.h"
 #include "yoke/plan/plan.h"
 
@@ -25,6 +26,10 @@ std::string mpirun_command(const cluster::Cluster& cluster, const std::string& r
 /// All devices on this machine share its cores. `plan`: only those that it uses; null: all.
 std::vector<engine::DeviceSpec> emulated_devices(const cluster::Cluster& cluster, int cores,
                                                  const plan::Plan* plan = nullptr);
+
+/// How slow the messages of a rank on this node are to be. Input error at --emulate-links if the node does not say, or
+/// has several devices, whose links inside the node would not be alike.
+base::Result<comm::LinkShape> emulated_link(const cluster::Node& node);
 
 /// Where a rank runs, as it tells the others.
 struct RankPlace {

@@ -23,6 +23,7 @@ struct RunOptions {
   bool trace = false;
   std::optional<int> metrics_port;
   std::string backend = "auto";
+  bool emulate_links = false;
 
   void declare(Arguments& command);
 };

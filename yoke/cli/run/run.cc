@@ -114,6 +114,7 @@ class Run {
                                   options_.backend};
     if (prepared_.folder.resumes()) argv.emplace_back("--resume");
     if (options_.trace) argv.emplace_back("--trace");
+    if (options_.emulate_links) argv.emplace_back("--emulate-links");
     if (context_.log.enabled(base::LogLevel::kDebug)) argv.insert(argv.end(), {"--log-level", "debug"});
     const auto origin = context_.clock.now().time_since_epoch().count();
     std::vector<RankCommand> ranks;
@@ -239,6 +240,9 @@ Status run_job(const RunOptions& options, Context& context) {
                                     "`{}`, or with srun or torchrun (docs/running.md)",
                                     base::join_words(elsewhere), mpirun_command(cluster, rest)));
   }
+  if (options.emulate_links) {
+    for (const auto& node : cluster.nodes()) YOKE_CHECK(emulated_link(node));
+  }
   MetricsBoard board(job_name(options.job), cluster.device_count());
   std::unique_ptr<MetricsServer> server;
   if (options.metrics_port) {
@@ -255,7 +259,12 @@ Status run_job(const RunOptions& options, Context& context) {
 void add_run(CLI::App& app, Action& chosen) {
   add_command<RunOptions>(
       app, chosen, "run", "train a job on this machine: plan, start one process per device, watch",
-      [](Arguments& command, RunOptions& options) { options.declare(command); }, run_job);
+      [](Arguments& command, RunOptions& options) {
+        options.declare(command);
+        command.flag("--emulate-links", options.emulate_links,
+                     "messages take as long as the cluster file's inter_bandwidth says; nodes of one device each");
+      },
+      run_job);
 }
 
 }  // namespace yoke::cli

@@ -87,9 +87,13 @@ class Train {
     }
     YOKE_TRY(meeting_, meet(identity_, !managed_, options_.backend == "mpi", patience(), context_.clock));
     YOKE_TRY(const RunSetup setup, managed_ ? managed_setup(options_, *managed_, identity_) : common_setup());
-    YOKE_TRY(auto group,
-             comm::join({.name = "train", .rank = identity_.rank, .size = identity_.size, .backend = options_.backend},
-                        *meeting_.store, patience(), context_.clock));
+    comm::JoinOptions how{.name = "train", .rank = identity_.rank, .size = identity_.size, .backend = options_.backend};
+    if (managed_ && options_.emulate_links) {
+      YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options_.cluster));
+      const auto& device = setup.devices.at(static_cast<std::size_t>(identity_.rank));
+      YOKE_TRY(how.link, emulated_link(*cluster.find(device.id.node)));
+    }
+    YOKE_TRY(auto group, comm::join(how, *meeting_.store, patience(), context_.clock));
     return train_with(setup, std::move(group));
   }
 
@@ -224,7 +228,11 @@ Status run_train(const RunOptions& options, Context& context) {
 void add_train(CLI::App& app, Action& chosen) {
   add_command<RunOptions>(
       app, chosen, "train", "one rank of a job, under torchrun, mpirun or srun",
-      [](Arguments& command, RunOptions& options) { options.declare(command); }, run_train);
+      [](Arguments& command, RunOptions& options) {
+        options.declare(command);
+        command.hidden_flag("--emulate-links", options.emulate_links);  // from `yoke run`
+      },
+      run_train);
 }
 
 }  // namespace yoke::cli
