@@ -17,6 +17,7 @@ full=(
   libtorch-dev libopenblas0-pthread                      # tensors, autograd, kernels
   libopenmpi-dev openmpi-bin                             # ranks that mpirun starts
   iproute2                                               # network namespaces as hosts, in tests
+  munge slurmctld slurmd slurm-client                    # a Slurm of one test's own; nothing of it is left running
   libturbojpeg0-dev libpng-dev zlib1g-dev                # images, packed data sets
   dataset-fashion-mnist                                  # the data the quickstart trains on
   python3-torch python3-torchvision                      # what tests and benchmarks compare with

@@ -54,6 +54,21 @@ TEST(Decode, JpegAsLibturbojpegDoes) {
   EXPECT_EQ(decode(file).value().bytes, expected);
 }
 
+TEST(Decode, ADamagedJpegDoesNotSpoilTheNext) {
+  const std::string good = to_jpeg(make_picture(40, 30));
+  const auto expected = decode(good).value().bytes;
+  for (std::size_t cut = 2; cut < good.size(); cut += 37) {
+    ImageDecoder decoder;
+    const std::string damaged = good.substr(0, cut);
+    const auto opened = decoder.open(damaged, "damaged.jpg");
+    EXPECT_FALSE(opened.ok() && decoder.decode().ok()) << cut;
+    ASSERT_TRUE(decoder.open(good, "good.jpg").ok()) << cut;
+    const auto pixels = decoder.decode();
+    ASSERT_TRUE(pixels.ok()) << cut << pixels.error().to_string();
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), pixels->data)) << cut;
+  }
+}
+
 TEST(Decode, JpegOfEveryKind) {
   const Picture picture = make_picture(200, 150, 3, 1, 0);
   for (const int subsampling : {TJSAMP_444, TJSAMP_422, TJSAMP_420, TJSAMP_440, TJSAMP_411}) {

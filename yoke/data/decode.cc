@@ -127,6 +127,13 @@ ImageDecoder::~ImageDecoder() {
   ::tjDestroy(jpeg_);
 }
 
+void ImageDecoder::renew_jpeg() {
+  const tjhandle fresh = ::tjInitDecompress();
+  if (fresh == nullptr) throw std::bad_alloc();
+  ::tjDestroy(jpeg_);
+  jpeg_ = fresh;
+}
+
 base::Result<ImageSize> ImageDecoder::open(std::string_view bytes, const std::string& file) {
   bytes_ = {};
   file_ = file;
@@ -136,10 +143,11 @@ base::Result<ImageSize> ImageDecoder::open(std::string_view bytes, const std::st
     const int status = ::tjDecompressHeader3(jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
                                              &width, &height, &subsampling, &colours);
     // It also fails for sampling factors that have no name, after it has read all that matters to us.
-    if (status != 0 && (width < 1 || height < 1 || colours < 0)) {
-      return damaged("JPEG", ::tjGetErrorStr2(jpeg_), file);
+    if (width < 1 || height < 1 || colours < 0) {
+      base::Error error = damaged("JPEG", status != 0 ? ::tjGetErrorStr2(jpeg_) : "it has no image", file);
+      renew_jpeg();
+      return error;
     }
-    if (width == 0) return damaged("JPEG", "it has no image", file);
     is_cmyk_ = colours == TJCS_CMYK || colours == TJCS_YCCK;
     YOKE_TRY(size_, checked(width, height, file));
   } else if (bytes.starts_with(kPngSignature)) {

@@ -53,6 +53,8 @@ class ImageDecoder {
   class Buffer;
   base::Result<Pixels> decode_jpeg(int reduction);
   base::Result<Pixels> decode_png();
+  /// After a header that broke off, libturbojpeg would take the next file for the rest of it.
+  void renew_jpeg();
 
   void* jpeg_ = nullptr;  // tjhandle
   std::unique_ptr<Buffer> rgb_;

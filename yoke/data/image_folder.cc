@@ -97,7 +97,7 @@ class ImageFolder final : public Dataset {
         ++batch.skipped;
       } else {
         base::Error error = status.error();
-        error.message += "; mend or remove the file, or have corrupt images skipped";
+        error.message += "; mend or remove the file, or have corrupt images skipped (data.corrupt: skip)";
         return error;
       }
     }

@@ -8,6 +8,7 @@
 
 #include "yoke/base/units.h"
 #include "yoke/comm/op.h"
+#include "yoke/plan/cost/iidp_model.h"
 #include "yoke/plan/cost/measured_model.h"
 #include "yoke/plan/solve/batch/batch.h"
 
@@ -36,7 +37,7 @@ struct Table {
 /// The costs of the classes of ranks, each the mean of its ranks. One worker at a time on each device: more at once
 /// gain nothing where kernels share the cores of a processor.
 plan::MeasuredModel make_cost(cluster::Cluster cluster, std::vector<int> node_classes, const Table& table,
-                              const std::vector<int>& class_of_rank) {
+                              const std::vector<int>& class_of_rank, plan::Sync recommended) {
   const auto classes = static_cast<std::size_t>(1 + *std::ranges::max_element(node_classes));
   std::vector<plan::MeasuredTable> tables(classes);
   for (std::size_t c = 0; c < classes; ++c) {
@@ -68,7 +69,7 @@ plan::MeasuredModel make_cost(cluster::Cluster cluster, std::vector<int> node_cl
   const auto reduce = [seconds = table.all_reduce](int /*device_class*/, plan::Extent extent) {
     return plan::ReduceTime{.early = 0, .last = extent.devices > 1 ? seconds : 0};
   };
-  return {std::move(cluster), std::move(node_classes), std::move(tables), reduce, 0, plan::Sync::kOverlap};
+  return {std::move(cluster), std::move(node_classes), std::move(tables), reduce, 0, recommended};
 }
 
 /// The nodes of the ranks' devices, the class of each node, and of each rank.
@@ -184,9 +185,11 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
   if (at_most) std::erase_if(sizes, [&](int size) { return size > *at_most; });
   if (sizes.empty()) sizes.push_back(*at_most);
 
+  const profile::BucketProfile buckets{trainer.bucket_mebibytes()};
   for (;;) {
     YOKE_TRY(const Table table, measure(trainer, group, options, clock, sizes));
-    const plan::MeasuredModel cost = make_cost(cluster, sorted.node_classes, table, sorted.rank_classes);
+    const plan::MeasuredModel cost =
+        make_cost(cluster, sorted.node_classes, table, sorted.rank_classes, plan::recommend_sync(buckets));
     if (cost.local_batch_sizes().empty()) {
       // Nothing fits: half of the smallest, which keeps the global batch with twice the rounds.
       const int smallest = *std::ranges::min_element(sizes);
@@ -218,6 +221,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
                                          .seconds = lane.parts});
       }
     }
+    first.sync_reason = request.sync ? "as the job says" : plan::explain_sync(buckets);
     if (solution.equal_split) first.equal_split_step_seconds = solution.equal_split->step_seconds;
     const auto& usable = cost.local_batch_sizes();
     if (*std::ranges::max_element(usable) < wanted) {

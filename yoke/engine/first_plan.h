@@ -19,6 +19,7 @@ namespace yoke::engine {
 struct FirstPlan {
   plan::Plan plan;
   std::optional<double> equal_split_step_seconds;  // if every device ran as many workers
+  std::string sync_reason;                         // why the plan's `sync` is what it is
   std::string note;  // what the user should know: a local batch that does not fit; empty: nothing
 };
 

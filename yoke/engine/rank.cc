@@ -119,11 +119,11 @@ class Run {
     YOKE_TRY(const FirstPlan first, measure_and_plan(*trainer_, *group_, options_, clock_, at_most));
     if (first_) {
       if (!first.note.empty()) observer_.on_event({.kind = "fallback", .detail = first.note});
-      Event event{
-          .kind = "plan",
-          .detail = fmt::format("planned by measuring: {} workers of {} samples, {} a step", first.plan.workers(),
-                                first.plan.lbs, base::format_seconds(first.plan.step_seconds)),
-          .step = trainer_->cursor().step};
+      Event event{.kind = "plan",
+                  .detail = fmt::format("planned by measuring: {} workers of {} samples, {} a step; sync: {}",
+                                        first.plan.workers(), first.plan.lbs,
+                                        base::format_seconds(first.plan.step_seconds), first.sync_reason),
+                  .step = trainer_->cursor().step};
       event.values.emplace_back("predicted_step_seconds", first.plan.step_seconds);
       if (first.equal_split_step_seconds) {
         event.values.emplace_back("equal_split_step_seconds", *first.equal_split_step_seconds);
@@ -146,6 +146,19 @@ class Run {
                         .step = saved_step_,
                         .values = {{"seconds", base::to_seconds(clock_.now() - begin)}}});
     return {};
+  }
+
+  /// At the end of an epoch, if it had some.
+  void tell_skipped(std::int64_t step) {
+    const std::int64_t all = trainer_->skipped_samples();
+    if (first_ && all > told_skipped_) {
+      observer_.on_event(
+          {.kind = "skip",
+           .detail = fmt::format("{} corrupt samples were left out, {} since the start", all - told_skipped_, all),
+           .step = step,
+           .values = {{"skipped_samples", static_cast<double>(all)}}});
+    }
+    told_skipped_ = all;
   }
 
   base::Status evaluate(RankResult& result) {
@@ -186,7 +199,10 @@ class Run {
       const std::int64_t every = options_.job.checkpoint.every_steps;
       const bool epoch_ends = trainer_->cursor().consumed == 0;
       if (report.step % every == 0 || trainer_->finished()) YOKE_CHECK(save());
-      if (epoch_ends) YOKE_CHECK(evaluate(result));
+      if (epoch_ends) {
+        tell_skipped(report.step);
+        YOKE_CHECK(evaluate(result));
+      }
     }
     if (full_steps.size() > 2 * kWarmUpSteps) full_steps.erase(full_steps.begin(), full_steps.begin() + kWarmUpSteps);
     result.measured_step_seconds = median(std::move(full_steps));
@@ -211,6 +227,7 @@ class Run {
   std::unique_ptr<data::Dataset> test_;
   std::unique_ptr<Trainer> trainer_;  // uses everything above
   std::int64_t saved_step_ = -1;
+  std::int64_t told_skipped_ = 0;
 };
 
 }  // namespace

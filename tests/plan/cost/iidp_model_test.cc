@@ -28,6 +28,11 @@ TEST(RecommendSync, FollowsTheAverageOfAllBucketsButTheLast) {
   EXPECT_EQ(recommend_sync({{38.9, 38.1, 1}}), Sync::kSequential);
   EXPECT_EQ(recommend_sync({{37.9, 37.9, 400}}), Sync::kOverlap);  // 37 MiB in whole ones: not above 1.5 times 25
   EXPECT_EQ(recommend_sync({{400}}), Sync::kOverlap);              // a single bucket divides by nothing
+  EXPECT_EQ(explain_sync({{38.9, 38.1, 1}}),
+            "sequential, because the gradient buckets before the last have 38 MiB on average, more than 37.5");
+  EXPECT_EQ(explain_sync({{37.9, 400}}),
+            "overlap, because the gradient buckets before the last have 37 MiB on average, not more than 37.5");
+  EXPECT_EQ(explain_sync({{400}}), "overlap, because all gradients are in one bucket");
 }
 
 TEST(IidpModel, DerivesTheConstantsOfTheOriginal) {

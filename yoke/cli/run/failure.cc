@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "yoke/base/files.h"
 #include "yoke/base/units.h"
 
@@ -24,6 +26,18 @@ base::ErrorKind kind_of(const RankEnd& end) {
 }
 
 }  // namespace
+
+const RankEnd* first_failure(const LaunchOutcome& outcome, const RunFacts& facts) {
+  const RankEnd* cause = outcome.cause();
+  const int lost_peer = base::exit_code(base::ErrorKind::kPeer);
+  const auto fails_by_itself = [&](const RankEnd& end) {
+    const auto said = facts.errors.find(end.rank);
+    return end.exit_code == lost_peer && said != facts.errors.end() && !said->second.where.file.empty();
+  };
+  if (cause == nullptr || cause->exit_code != lost_peer || fails_by_itself(*cause)) return cause;
+  const auto other = std::ranges::find_if(outcome.ends, fails_by_itself);
+  return other == outcome.ends.end() ? cause : &*other;
+}
 
 base::Error failure_of(const RankEnd& cause, const RunFacts& facts) {
   const base::ErrorKind kind = kind_of(cause);

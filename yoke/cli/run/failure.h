@@ -20,6 +20,10 @@ struct RunFacts {
   std::string folder;
 };
 
+/// The rank whose failure the others only complain about, as far as their ends (LaunchOutcome::cause) and their words
+/// tell: among ranks with exit code 4, one that names a file has failed by itself, e.g. on a full disk. nullptr: none.
+const RankEnd* first_failure(const LaunchOutcome& outcome, const RunFacts& facts);
+
 /// Bad input and infeasible requests are the rank's own words; everything else names rank, device, host, how it ended
 /// (and what the rank said), the log and what to do. The kind is the exit code's: 2, 3, 1 as the rank had it, else 4.
 base::Error failure_of(const RankEnd& cause, const RunFacts& facts);

@@ -15,6 +15,7 @@
 #include "yoke/cli/run/recorder.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/plan/cost/choose_cost.h"
+#include "yoke/plan/cost/iidp_model.h"
 #include "yoke/plan/solve/batch/batch.h"
 #include "yoke/profile/profile_folder.h"
 
@@ -88,7 +89,8 @@ Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& given, C
   }
   if (!best) return at_job_key(*fault);
   JobPlan planned{.plan = to_plan(*best, profiles.model, chosen.name),
-                  .source = "solved from " + job.profiles,
+                  .source = fmt::format("solved from {}; sync: {}", job.profiles,
+                                        request.sync ? "as the job says" : plan::explain_sync(profiles.buckets)),
                   .equal_split_step_seconds = equal_split_seconds(*best)};
   planned.plan.source = profiles.source();
   return planned;

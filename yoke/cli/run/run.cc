@@ -95,7 +95,7 @@ class Run {
     YOKE_TRY(const LaunchOutcome outcome, run_ranks(commands(store->port()), LaunchTimes{}, hooks, context_.clock));
     display_.finish();
     if (options_.trace) merge();
-    if (const RankEnd* cause = outcome.cause()) return fail(outcome, *cause);
+    if (const RankEnd* cause = first_failure(outcome, facts_)) return fail(outcome, *cause);
     const bool all_done = std::ranges::all_of(outcome.ends, [](const RankEnd& end) { return end.ok(); });
     return all_done ? succeed() : interrupted(outcome);
   }

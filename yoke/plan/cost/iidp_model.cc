@@ -101,14 +101,28 @@ double bytes_per_s(const std::optional<base::Bandwidth>& bandwidth) {
   return bandwidth ? bandwidth->bytes_per_s : 0;
 }
 
+/// In whole MiB; absent if there is one bucket at most.
+std::optional<double> average_early_bucket(const profile::BucketProfile& buckets) {
+  const auto& sizes = buckets.mebibytes;
+  if (sizes.size() < 2) return std::nullopt;
+  const double sum = std::accumulate(sizes.begin(), sizes.end() - 1, 0.0);
+  return std::trunc(sum / static_cast<double>(sizes.size() - 1));
+}
+
 }  // namespace
 
 Sync recommend_sync(const profile::BucketProfile& buckets) {
-  const auto& sizes = buckets.mebibytes;
-  if (sizes.size() < 2) return Sync::kOverlap;
-  const double sum = std::accumulate(sizes.begin(), sizes.end() - 1, 0.0);
-  const double average = std::trunc(sum / static_cast<double>(sizes.size() - 1));
-  return average / kDefaultBucketMebibytes > kSequentialRatio ? Sync::kSequential : Sync::kOverlap;
+  const auto average = average_early_bucket(buckets);
+  return average && *average / kDefaultBucketMebibytes > kSequentialRatio ? Sync::kSequential : Sync::kOverlap;
+}
+
+std::string explain_sync(const profile::BucketProfile& buckets) {
+  const auto average = average_early_bucket(buckets);
+  if (!average) return "overlap, because all gradients are in one bucket";
+  const bool sequential = recommend_sync(buckets) == Sync::kSequential;
+  return fmt::format("{}, because the gradient buckets before the last have {} MiB on average, {} than {}",
+                     to_string(recommend_sync(buckets)), *average, sequential ? "more" : "not more",
+                     kSequentialRatio * kDefaultBucketMebibytes);
 }
 
 Result<IidpModel> IidpModel::make(cluster::Cluster cluster, const ProfileSet& profiles) {

@@ -21,6 +21,8 @@ namespace yoke::plan {
 /// IIDP's rule: sequential when the buckets before the last are on average (in whole MiB) over 1.5 times the 25 MiB
 /// that gradients are usually bucketed by, else overlap. A single bucket costs the same both ways: overlap.
 Sync recommend_sync(const profile::BucketProfile& buckets);
+/// Why, in half a sentence for people: "overlap, because ...".
+std::string explain_sync(const profile::BucketProfile& buckets);
 
 class IidpModel final : public BatchCost {
  public:
