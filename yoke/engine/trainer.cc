@@ -379,6 +379,7 @@ struct Trainer::Core {
   void update(std::size_t bucket, const Update& how) {
     const auto begin = clock.now();
     holding->optimizer().update(bucket, how);
+    wait_as_slow_device(options.speed, clock.now() - begin);
     options.trace.span(kReducerThread, fmt::format("update {}", bucket), "update", begin, clock.now());
   }
 
@@ -785,6 +786,7 @@ struct Trainer::Core {
     for (int pass = 0; pass < kMeasured; ++pass) {
       const auto begin = clock.now();
       for (std::size_t i = 0; i < count; ++i) holding->optimizer().update(i, {.lr = 0, .scale = 0});
+      wait_as_slow_device(options.speed, clock.now() - begin);
       seconds.push_back(base::to_seconds(clock.now() - begin));
     }
     for (auto& [name, tensor] : holding->state()) tensor.zero_();
