@@ -328,6 +328,152 @@ TEST_F(Runs, APlanFromProfilesIsComparedWithTheEqualSplit) {
               AllOf(HasSubstr("equal_split_step_seconds"), HasSubstr("prediction_error")));
 }
 
+/// Two layers on two nodes, the second with 40 MB of weights.
+constexpr const char* kLayers = R"({"format": "yoke-layers", "version": 2, "lbs": 2, "layers": [
+  {"id": "a", "forward_ms": 5, "backward_ms": 10, "output_bytes": [100], "parameter_bytes": 4000, "update_ms": 1},
+  {"id": "b", "forward_ms": 5, "backward_ms": 10, "output_bytes": [100], "parameter_bytes": 4e7, "update_ms": 9}],
+  "edges": [["a", "b"]]})";
+
+class PlannedRuns : public Runs {
+ protected:
+  std::vector<std::string> planned(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"run",       job_,     "--cluster", slow_,
+                                       "--run-dir", folder(), "--set",     "profiles=" + temp_.file("profiles")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  plan::Plan plan() const {
+    const auto plan = plan::load_plan(in_folder("plan.json"));
+    EXPECT_TRUE(plan.ok()) << plan.error().to_string();
+    return plan.ok() ? *plan : plan::Plan{};
+  }
+  static std::string two_nodes(const std::string& bandwidth) {
+    return "nodes:\n- {name: a, inter_bandwidth: " + bandwidth + "}\n- {name: b, inter_bandwidth: " + bandwidth + "}\n";
+  }
+
+  const std::string layers_ = temp_.write("profiles/layers.json", kLayers);
+  const std::string slow_ = temp_.write("slow.yaml", two_nodes("10MB/s"));
+  const std::string fast_ = temp_.write("fast.yaml", two_nodes("100GB/s"));
+};
+
+TEST_F(PlannedRuns, PipelinesCompeteWhereThereIsALayerProfile) {
+  const Outcome outcome = run(planned());
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  ASSERT_EQ(plan().pipeline_lanes.size(), 1U) << "40 MB a step over 10 MB/s";
+  EXPECT_EQ(plan().lbs, 2);
+  EXPECT_EQ(plan().workers(), 2);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("plan solved from"), HasSubstr("wins: data lanes takes"),
+                                 HasSubstr("predicted:"), Not(HasSubstr("equal split"))));
+  EXPECT_THAT(read_text(in_folder("events.jsonl")),
+              AllOf(HasSubstr("wins: data lanes takes"), HasSubstr("step_seconds")));
+  const std::string before = read_text(in_folder("plan.json"));
+  ASSERT_EQ(run(planned({"--resume", "--set", "epochs=3"})).code, 0);
+  EXPECT_EQ(read_text(in_folder("plan.json")), before);
+
+  std::filesystem::remove_all(folder());
+  const Outcome fast = run({"run", job_, "--cluster", fast_, "--run-dir", folder(), "--set",
+                            "profiles=" + temp_.file("profiles"), "--set", "batch.local=2"});
+  ASSERT_EQ(fast.code, 0) << fast.out;
+  EXPECT_EQ(plan().data_lanes.size(), 2U);
+  EXPECT_THAT(fast.out, AllOf(HasSubstr("data lanes wins"), HasSubstr("equal split")));
+  EXPECT_THAT(read_text(in_folder("result.json")), HasSubstr("equal_split_step_seconds"));
+}
+
+TEST_F(PlannedRuns, TheJobSaysWhatMayCompete) {
+  const auto schedule_of = [&](std::vector<std::string> settings) {
+    std::filesystem::remove_all(folder());
+    std::vector<std::string> arguments{"run",       job_,     "--cluster", fast_,
+                                       "--run-dir", folder(), "--set",     "profiles=" + temp_.file("profiles")};
+    for (auto& each : settings) arguments.insert(arguments.end(), {"--set", std::move(each)});
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
+    const auto lanes = plan().pipeline_lanes;
+    return lanes.empty() ? std::string("data") : lanes.front().schedule;
+  };
+  EXPECT_EQ(schedule_of({"parallel.mode=pipeline"}), "1f1b-flush");
+  EXPECT_EQ(schedule_of({"parallel.schedule=gpipe"}), "gpipe");
+  EXPECT_EQ(schedule_of({"parallel.mode=pipeline", "parallel.schedule=1f1b-stash"}), "1f1b-stash");
+  EXPECT_EQ(schedule_of({"parallel.schedule=data"}), "data");
+}
+
+TEST_F(PlannedRuns, WhatCannotBePlannedIsRefused) {
+  const auto expect = [&](const std::vector<std::string>& arguments, const std::string& message, int code = 2) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << message << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(message));
+    EXPECT_FALSE(base::exists(folder())) << message;
+  };
+  expect(run_arguments({"--set", "parallel.mode=pipeline"}),
+         "parallel.mode: found `pipeline`, but neither `profiles` nor `parallel.plan`");
+  expect(run_arguments({"--set", "parallel.schedule=gpipe", "--set", "batch.local=4"}),
+         "`yoke profile layers --model fake --lbs 4 --out DIR`");
+  expect(run_arguments({"--set", "parallel.mode=pipeline", "--set", "profiles=" + kExample + "/profiles"}),
+         "but no layers.json in");
+  expect(planned({"--set", "parallel.schedule=1f1b"}), "parallel.schedule: found `1f1b`");
+  expect(planned({"--set", "parallel.schedule=gpipe", "--set", "parallel.mode=data"}),
+         "parallel.schedule: found `gpipe`, which does not go with `parallel.mode: data`");
+  expect(planned({"--set", "batch.local=4"}), "batch.local: found 4, expected 2, the minibatch size");
+  expect(planned({"--set", "batch.global=5"}), "batch.global: found 5, expected a multiple of the local batch size 2");
+  expect({"run", job_, "--cluster", cluster_, "--run-dir", folder(), "--set", "profiles=" + temp_.file("profiles")},
+         "`intra_bandwidth` is missing");
+}
+
+TEST_F(PlannedRuns, MeasuredStepsDoWithoutPipelines) {
+  temp_.write("profiles/nodes/a.json", R"({"format": "yoke-node-profile", "version": 2, "model": "fake", "node": "a",
+    "device_type": "cpu", "local_batches": [{"lbs": 4, "max_vsw": 1, "compute": [{"vsw": 1, "total_ms": 30,
+    "data_ms": 0, "forward_ms": 10, "backward_ms": 20, "update_ms": 0, "copy_ms": 0, "bn_sync_ms": 0}]}]})");
+  temp_.write("profiles/buckets.json",
+              R"({"format": "yoke-buckets", "version": 1, "model": "fake", "mebibytes": [1]})");
+  const std::string alone = temp_.write("alone.yaml", "nodes:\n- {name: a}\n");
+  const Outcome outcome = run({"run", job_, "--cluster", alone, "--run-dir", folder(), "--set",
+                               "profiles=" + temp_.file("profiles"), "--set", "batch.local=4"});
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("pipelines are not considered: local batch size: found 4, expected 2"));
+  EXPECT_EQ(plan().lbs, 4);
+  // The layers of that size, as `yoke profile` leaves them, are found.
+  std::string layers = kLayers;
+  layers.replace(layers.find("\"lbs\": 2"), 8, "\"lbs\": 4");
+  temp_.write("profiles/layers/a/4/layers.json", layers);
+  std::filesystem::remove_all(folder());
+  const Outcome found = run({"run", job_, "--cluster", alone, "--run-dir", folder(), "--set",
+                             "profiles=" + temp_.file("profiles"), "--set", "batch.local=4"});
+  ASSERT_EQ(found.code, 0) << found.out;
+  EXPECT_THAT(found.out, Not(HasSubstr("not considered")));
+}
+
+TEST_F(PlannedRuns, AProfiledModelTrainsAsAPipeline) {
+#if !YOKE_HAS_PROFILER
+  GTEST_SKIP() << "this build has no libtorch to measure with";
+#endif
+  const std::string profiles = temp_.file("measured");
+  Process measuring(
+      {YOKE_PROGRAM, "profile", "layers", "--model", "mlp", "--lbs", "16", "--budget", "1s", "--out", profiles});
+  ASSERT_TRUE(measuring.wait(120s)) << measuring.output();
+  ASSERT_EQ(measuring.exit_code(), 0) << measuring.output();
+  const std::string job = temp_.write(
+      "mlp.yaml", "model: {name: mlp}\ndata: {name: synthetic, limit: 192}\nbatch: {global: 64}\nprofiles: measured\n");
+  // However slow the machine is at this moment: reducing the gradients would take longer.
+  const std::string slowest = temp_.write("slowest.yaml", two_nodes("10kB/s"));
+  for (const char* mode : {"pipeline", "auto"}) {
+    std::filesystem::remove_all(folder());
+    Process training({YOKE_PROGRAM, "run", job, "--cluster", slowest, "--run-dir", folder(), "--set",
+                      std::string("parallel.mode=") + mode});
+    ASSERT_TRUE(training.wait(120s)) << training.output();
+    ASSERT_EQ(training.exit_code(), 0) << training.output();
+    EXPECT_EQ(steps(), up_to(3));
+    EXPECT_EQ(plan().lbs, 16);
+    if (mode == std::string("pipeline")) {
+      ASSERT_EQ(plan().pipeline_lanes.size(), 1U);
+      EXPECT_EQ(plan().pipeline_lanes.front().stages.size(), 2U);
+    }
+    const auto result = base::load_document(in_folder("result.json"));
+    ASSERT_TRUE(result.ok());
+    base::Reader reader(*result);
+    EXPECT_GT(reader.root().field("predicted_step_seconds").number(), 0);
+    EXPECT_GT(reader.root().field("train_loss").number(), 0);
+  }
+}
+
 // Foreign launchers: the same program under their variables.
 
 std::vector<std::string> train(const std::string& job, const std::string& folder, std::vector<std::string> more = {}) {

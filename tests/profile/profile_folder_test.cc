@@ -40,10 +40,11 @@ LayerGraph sample_graph() {
                                   .backward_ms = 1.0 / 3,
                                   .output_bytes = {64, 32.5},
                                   .parameter_bytes = 1e12,
+                                  .update_ms = 0.125,
                                   .stage = 2}},
                                 {{0, 1}, {0, 1}});
   EXPECT_TRUE(graph.ok());
-  return *graph;
+  return graph->with_lbs(8);
 }
 
 TEST(ProfileFolder, GoldenSampleReadsAndWritesItself) {
@@ -126,6 +127,19 @@ TEST(ProfileFolder, FirstVersionIsStillRead) {
   ASSERT_TRUE(node.ok()) << node.error().to_string();
   EXPECT_EQ(node->profile.setup, "");
   EXPECT_FALSE(node->profile.by_lbs.at(8).memory);
+}
+
+TEST(ProfileFolder, LayersWithoutBatchAndUpdatesAreOfTheFirstVersion) {
+  auto layers = sample_graph().layers();
+  layers[1].update_ms = 0;
+  const LayerGraph plain = *LayerGraph::make(layers, sample_graph().edges());
+  const std::string text = to_layers_json(plain);
+  EXPECT_NE(text.find("\"version\": 1"), std::string::npos) << "older readers know it";
+  EXPECT_EQ(text.find("update_ms"), std::string::npos);
+  const auto again = parse_layers_file(text, "again");
+  ASSERT_TRUE(again.ok()) << again.error().to_string();
+  EXPECT_EQ(*again, plain);
+  EXPECT_FALSE(again->lbs());
 }
 
 TEST(ProfileFolder, RealGraphsSurvive) {
@@ -235,6 +249,8 @@ TEST_F(ProfileFolderCopy, BadLayerFilesAreOneError) {
   expect("/layers/1/id", "in", "layers[1]: the layer `in` is given twice");
   expect("/layers/1/id", "lstm ", "edges[0][1]: there is no layer `lstm`");
   expect("/layers/1/forward_ms", -1, "layers[1].forward_ms: found `-1`");
+  expect("/layers/1/update_ms", -1, "layers[1].update_ms: found `-1`");
+  expect("/lbs", 0, "lbs: found `0`");
   expect("/layers/1/stage", -1, "layers[1].stage: found `-1`");
   expect("/layers/1/output_bytes", 5, "layers[1].output_bytes: found `5`, expected a list");
   expect("/layers", Json::array(), "there is no layer `in`");

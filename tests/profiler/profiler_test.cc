@@ -118,6 +118,10 @@ TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
   const auto graph = profile::pipedream::load_graph_text(out + "/layers/here/4/graph.txt");
   ASSERT_TRUE(graph.ok()) << graph.error().to_string();
   EXPECT_EQ(graph->size(), report->layers.at(4).size());
+  const auto layers = profile::load_layers(out);
+  ASSERT_TRUE(layers.ok()) << layers.error().to_string();
+  EXPECT_EQ(layers->lbs(), 2) << "the first of those measured";
+  for (const auto& layer : layers->layers()) EXPECT_EQ(layer.update_ms > 0, layer.parameter_bytes > 0) << layer.id;
 
   const auto second = run(request(kEverything));
   ASSERT_TRUE(second.ok());

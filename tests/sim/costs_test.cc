@@ -71,6 +71,23 @@ TEST(Costs, BucketsAreReadyWhenTheirLayersAreDone) {
   EXPECT_NEAR(lane.buckets[0].update_seconds, 16.0 / 28, 1e-12);
 }
 
+TEST(Costs, UpdatesTakeWhatTheProfileSays) {
+  auto layers = small_graph().layers();
+  for (std::size_t i = 0; i < layers.size(); ++i) layers[i].update_ms = 10.0 * static_cast<double>(i + 1);
+  const auto graph = *profile::LayerGraph::make(layers, small_graph().edges());
+  auto list = nodes(1, 2, 1e6, 1e6).nodes();
+  list[0].speed = 0.5;
+  const auto cluster = *cluster::Cluster::make(list);
+  const plan::Plan plan = plan_of({{"a"}, {"b", "c"}});
+  const auto result = priced(price_with_profile(plan, graph, cluster));
+  const auto& programs = result.costs.programs;
+  EXPECT_NEAR(programs[0].buckets[0].update_seconds, 0.02, 1e-12);
+  EXPECT_NEAR(programs[1].buckets[0].update_seconds, 0.1, 1e-12);
+  const auto without = priced(price_with_profile(plan, small_graph(), cluster));
+  const double gained = run(result.schedule, result.costs).seconds - run(without.schedule, without.costs).seconds;
+  EXPECT_NEAR(gained, 0.02, 1e-9) << "the first stage is the last to be done";
+}
+
 TEST(Costs, AStageWithoutParametersUpdatesNothing) {
   auto layers = small_graph().layers();
   layers[1].parameter_bytes = 0;

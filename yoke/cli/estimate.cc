@@ -77,6 +77,11 @@ double worker_bytes(const ModelCount& model, int lbs, Precision precision) {
   return bytes * kAllocation / (precision == Precision::kHalf ? 2 : 1);
 }
 
+double update_seconds(double bytes, std::size_t tensors, const DeviceSheet& device) {
+  return kUpdatePasses * bytes / (device.memory_bytes_per_s * profile::kMemoryShare) +
+         static_cast<double>(tensors) * profile::kKernelSeconds;
+}
+
 std::size_t weight_count(const ModelCount& model) {
   std::size_t count = 0;
   for (const auto& block : model.blocks) count += block.parameter_bytes.size();
@@ -105,18 +110,19 @@ Result<profile::LayerGraph> estimate_layers(const ModelCount& model, int lbs, co
     PassTime forward, backward;
     add(forward, block.forward, lbs, device, precision);
     add(backward, block.backward, lbs, device, precision);
-    layers.push_back(
-        {.id = block.name,
-         .description = fmt::format("estimate for {}", device.type),
-         .forward_ms = 1000 * forward.seconds(1),
-         .backward_ms = 1000 * backward.seconds(1),
-         .output_bytes = {block.output_bytes.of(lbs)},
-         .parameter_bytes = std::accumulate(block.parameter_bytes.begin(), block.parameter_bytes.end(), 0.0)});
+    const double bytes = std::accumulate(block.parameter_bytes.begin(), block.parameter_bytes.end(), 0.0);
+    layers.push_back({.id = block.name,
+                      .description = fmt::format("estimate for {}", device.type),
+                      .forward_ms = 1000 * forward.seconds(1),
+                      .backward_ms = 1000 * backward.seconds(1),
+                      .output_bytes = {block.output_bytes.of(lbs)},
+                      .parameter_bytes = bytes,
+                      .update_ms = 1000 * update_seconds(bytes, block.parameter_bytes.size(), device)});
     const int index = static_cast<int>(layers.size()) - 1;
     if (index > 0) edges.push_back({index - 1, index});
   }
   YOKE_TRY(const profile::LayerGraph graph, profile::LayerGraph::make(std::move(layers), std::move(edges)));
-  return graph.with_source(Source::kEstimate);
+  return graph.with_source(Source::kEstimate).with_lbs(lbs);
 }
 
 Result<profile::BucketProfile> cut_buckets(const ModelCount& model) {
@@ -151,8 +157,7 @@ profile::ComputeSample estimate_sample(const ModelCount& model, int lbs, int vsw
     add(backward, block.backward, lbs, device, precision);
   }
   const double data = vsw * model.input_bytes.of(lbs) / (device.host_bytes_per_s * profile::kHostShare);
-  const double update = kUpdatePasses * weight_bytes(model) / (device.memory_bytes_per_s * profile::kMemoryShare) +
-                        static_cast<double>(weight_count(model)) * profile::kKernelSeconds;
+  const double update = update_seconds(weight_bytes(model), weight_count(model), device);
   profile::ComputeSample sample{.vsw = vsw,
                                 .data_ms = 1000 * data,
                                 .forward_ms = 1000 * forward.seconds(vsw),

@@ -2,25 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <ostream>
 
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
-#include "yoke/cli/inputs.h"
+#include "yoke/cli/auto_plan.h"
 #include "yoke/cli/plan.h"
 #include "yoke/cli/run/job_input.h"
 #include "yoke/cli/table.h"
 #include "yoke/cluster/cluster_file.h"
-#include "yoke/plan/cost/iidp_model.h"
-#include "yoke/plan/cost/layer_model.h"
-#include "yoke/plan/job.h"
-#include "yoke/plan/solve/auto/auto.h"
 #include "yoke/profile/profile_folder.h"
-#include "yoke/sim/judge.h"
 
 namespace yoke::cli {
 namespace {
@@ -44,14 +37,9 @@ struct AutoOptions {
 
 /// What the options and the job file say together.
 struct Wanted {
-  plan::AutoRequest request;
+  AutoPlanRequest request;
   std::string profiles;
 };
-
-int optimizer_copies(const plan::OptimizerSpec& optimizer) {
-  if (optimizer.name != plan::OptimizerName::kSgd) return 2;
-  return optimizer.momentum > 0 ? 1 : 0;
-}
 
 base::Result<std::vector<ScheduleKind>> parse_schedules(const AutoOptions& options) {
   std::vector<ScheduleKind> kinds;
@@ -59,51 +47,41 @@ base::Result<std::vector<ScheduleKind>> parse_schedules(const AutoOptions& optio
     YOKE_TRY(const ScheduleKind kind, plan::parse_schedule_kind(name, {.field = "--schedule"}));
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   }
-  if (!kinds.empty()) return kinds;
-  kinds = {ScheduleKind::kData, ScheduleKind::kFlush, ScheduleKind::kGpipe};
-  if (options.allow_stale) kinds.insert(kinds.end(), {ScheduleKind::kTwoBw, ScheduleKind::kStash});
   return kinds;
 }
 
-/// The job's say in what the options leave open.
-base::Status take_job(const AutoOptions& options, Wanted& wanted) {
-  YOKE_TRY(const plan::Job job, load_job(options.job, {}));
-  plan::AutoRequest& request = wanted.request;
-  if (!options.gbs) {
-    if (job.batch.global > std::numeric_limits<int>::max()) {
-      return base::input_error(fmt::format("found {}, expected less than 2^31", job.batch.global),
-                               {.file = options.job, .field = "batch.global"});
-    }
-    request.gbs = static_cast<int>(job.batch.global);
-  }
-  if (!options.lbs && job.batch.local.size() == 1) request.lbs = static_cast<int>(job.batch.local.front());
-  if (!options.optimizer_copies) request.optimizer_copies = optimizer_copies(job.optimizer);
-  if (job.parallel.sync == plan::SyncChoice::kOverlap) request.sync = plan::Sync::kOverlap;
-  if (job.parallel.sync == plan::SyncChoice::kSequential) request.sync = plan::Sync::kSequential;
-  if (wanted.profiles.empty()) wanted.profiles = job.profiles;
-  request.model = job.model.name;
-  if (!options.schedules.empty()) return {};
-  auto& kinds = request.schedules;
-  if (!job.parallel.schedule.empty()) {
-    YOKE_TRY(const ScheduleKind kind,
-             plan::parse_schedule_kind(job.parallel.schedule, {.file = options.job, .field = "parallel.schedule"}));
-    kinds = {kind};
-  } else if (job.parallel.mode == plan::ParallelMode::kData) {
-    kinds = {ScheduleKind::kData};
-  } else if (job.parallel.mode == plan::ParallelMode::kPipeline) {
-    std::erase(kinds, ScheduleKind::kData);
-  }
-  return {};
-}
-
+/// The options count, the job has its say in what they leave open.
 base::Result<Wanted> gather(const AutoOptions& options) {
-  Wanted wanted{.request = {.gbs = options.gbs.value_or(0),
-                            .lbs = options.lbs,
-                            .optimizer_copies = options.optimizer_copies.value_or(1),
-                            .profiled_on = options.profiled_on},
-                .profiles = options.profiles};
-  YOKE_TRY(wanted.request.schedules, parse_schedules(options));
-  if (!options.job.empty()) YOKE_CHECK(take_job(options, wanted));
+  Wanted wanted{.request = {}, .profiles = options.profiles};
+  bool any_schedule = true;
+  if (!options.job.empty()) {
+    YOKE_TRY(const plan::Job job, load_job(options.job, {}));
+    auto said = request_of(job);
+    if (!said.ok()) {
+      base::Error error = said.error();
+      error.where.file = options.job;
+      return error;
+    }
+    wanted.request = *std::move(said);
+    any_schedule = job.parallel.schedule.empty() && job.parallel.mode != plan::ParallelMode::kData;
+    if (wanted.profiles.empty()) wanted.profiles = job.profiles;
+  }
+  plan::AutoRequest& search = wanted.request.search;
+  if (options.gbs) search.gbs = *options.gbs;
+  if (options.lbs) wanted.request.local = {*options.lbs};
+  if (options.optimizer_copies) search.optimizer_copies = *options.optimizer_copies;
+  search.profiled_on = options.profiled_on;
+  YOKE_TRY(auto named, parse_schedules(options));
+  if (!named.empty()) {
+    search.schedules = std::move(named);
+  } else if (options.allow_stale && any_schedule) {
+    search.schedules.insert(search.schedules.end(), {ScheduleKind::kTwoBw, ScheduleKind::kStash});
+  }
+  if (!options.latency.empty()) {
+    const auto latency = base::parse_duration(options.latency);
+    if (!latency.ok()) return option_error("--latency", latency.error().message);
+    wanted.request.network.inter_latency = base::to_seconds(*latency);
+  }
   if (options.cluster.empty()) return option_error("--cluster", "found none, expected the cluster file to plan for");
   if (options.profile.empty() && wanted.profiles.empty()) {
     return option_error("--profile", "found none, expected a layer profile, --profiles FOLDER, or a job with profiles");
@@ -117,46 +95,6 @@ base::Result<Wanted> gather(const AutoOptions& options) {
 
 std::string percent(double share) {
   return fmt::format("{:.0f}%", 100 * share);
-}
-
-/// The candidate that shows best what the winner gains: data lanes, or the best that is none.
-const plan::Candidate* rival(const plan::AutoResult& result) {
-  const bool data_won = result.candidates.front().plan.pipeline_lanes.empty();
-  for (std::size_t i = 1; i < result.candidates.size(); ++i) {
-    if (result.candidates[i].plan.pipeline_lanes.empty() != data_won) return &result.candidates[i];
-  }
-  return result.candidates.size() > 1 ? &result.candidates[1] : nullptr;
-}
-
-std::string explain(const plan::AutoResult& result) {
-  const plan::Candidate& winner = result.candidates.front();
-  const plan::Candidate* other = rival(result);
-  if (other == nullptr) return fmt::format("{}: nothing else can run", winner.name);
-  const auto& a = winner.judgement;
-  const auto& b = other->judgement;
-  std::string text =
-      fmt::format("{} wins: {} takes {:.2f}x as long", winner.name, other->name, b.step_seconds / a.step_seconds);
-  const std::size_t devices = winner.plan.devices().size();
-  if (other->plan.devices().size() != devices) {
-    text += fmt::format(", on {} instead of {} devices", other->plan.devices().size(), devices);
-  }
-  text += ". ";
-  const auto compare = [](const char* what, double here, double there) {
-    return fmt::format("{} {} of the devices' time here, {} there", what, percent(here), percent(there));
-  };
-  // What differs most is why.
-  const double communication = std::abs(a.exposed_communication - b.exposed_communication);
-  const double bubble = std::abs(a.bubble - b.bubble);
-  if (communication < 0.01 && bubble < 0.01) {
-    text += compare("They wait alike: computing is", a.computing, b.computing);
-  } else if (communication >= bubble) {
-    text += compare("Waiting for communication is", a.exposed_communication, b.exposed_communication) + "; " +
-            compare("standing idle", a.bubble, b.bubble);
-  } else {
-    text += compare("Standing idle is", a.bubble, b.bubble) + "; " +
-            compare("waiting for communication", a.exposed_communication, b.exposed_communication);
-  }
-  return text;
 }
 
 Json to_json(const plan::AutoResult& result, double solve_seconds) {
@@ -180,7 +118,7 @@ Json to_json(const plan::AutoResult& result, double solve_seconds) {
           {"lbs", winner.plan.lbs},
           {"step_seconds", winner.judgement.step_seconds},
           {"samples_per_second", static_cast<double>(winner.plan.gbs) / winner.judgement.step_seconds},
-          {"why", explain(result)},
+          {"why", why_it_won(result)},
           {"candidates", std::move(candidates)},
           {"left_out", result.left_out},
           {"solve_seconds", solve_seconds}};
@@ -209,7 +147,7 @@ void print(const plan::AutoResult& result, double solve_seconds, std::ostream& o
                j.peak_bytes > 0 ? base::format(base::Bytes{static_cast<std::int64_t>(j.peak_bytes)}) : "-",
                fmt::format("{:3.0f}% {}", part * 100, bar(part, 10))});
   }
-  out << table.to_string() << "\n" << explain(result) << "\n";
+  out << table.to_string() << "\n" << why_it_won(result) << "\n";
   // The first clause says what binds.
   for (const auto& each : result.left_out) out << "left out: " << each.substr(0, each.find("; ")) << "\n";
   out << fmt::format("{} plans judged by the simulator in {}\n", result.candidates.size() + result.left_out.size(),
@@ -218,55 +156,20 @@ void print(const plan::AutoResult& result, double solve_seconds, std::ostream& o
 
 base::Status run_auto(const AutoOptions& options, Context& context) {
   YOKE_TRY(Wanted wanted, gather(options));
-  plan::AutoRequest& request = wanted.request;
-  sim::NetworkOptions network;
-  if (!options.latency.empty()) {
-    const auto latency = base::parse_duration(options.latency);
-    if (!latency.ok()) return option_error("--latency", latency.error().message);
-    network.inter_latency = base::to_seconds(*latency);
-  }
+  std::string& model = wanted.request.search.model;
   YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options.cluster));
-  std::optional<profile::LayerGraph> graph;
-  std::optional<profile::ProfileSet> profiles;
+  ModelProfiles known;
   if (!wanted.profiles.empty()) {
-    YOKE_TRY(AnyProfile any, load_any_profile(wanted.profiles, context));
-    graph = std::move(any.graph);
-    profiles = std::move(any.profiles);
-    if (request.model.empty() && profiles) request.model = profiles->model;
+    YOKE_TRY(known, load_model_profiles(wanted.profiles, context));
+    if (model.empty() && known.profiles) model = known.profiles->model;
   }
   if (!options.profile.empty()) {
-    YOKE_TRY(graph, profile::load_layer_graph(options.profile));
-    if (request.model.empty()) request.model = std::filesystem::path(options.profile).stem().string();
+    YOKE_TRY(profile::LayerGraph graph, profile::load_layer_graph(options.profile));
+    known.graphs = {std::move(graph)};
+    if (model.empty()) model = std::filesystem::path(options.profile).stem().string();
   }
   const base::Instant started = context.clock.now();
-  // Measured steps are better than sums of layers.
-  std::optional<plan::IidpModel> measured;
-  std::optional<plan::LayerModel> summed;
-  plan::AutoInputs inputs{.cluster = cluster, .graph = graph ? &*graph : nullptr};
-  if (profiles) {
-    YOKE_TRY(measured, plan::IidpModel::make(cluster, *profiles));
-    for (const auto& warning : measured->warnings()) context.log.warning("{}", warning);
-    inputs.cost = &*measured;
-    inputs.cost_name = "iidp";
-  } else if (graph && request.lbs && *request.lbs >= 1) {
-    auto made = plan::LayerModel::make(
-        cluster, *graph,
-        {.lbs = *request.lbs, .profiled_on = request.profiled_on, .optimizer_copies = request.optimizer_copies});
-    if (made.ok()) {
-      summed = *std::move(made);
-      inputs.cost = &*summed;
-      inputs.cost_name = "layers";
-    } else if (made.error().kind != base::ErrorKind::kInfeasible ||
-               request.schedules == std::vector{ScheduleKind::kData}) {
-      return at_option(made.error(), {"--profile", "--profiled-on"});
-    } else {
-      inputs.no_cost = made.error().message;
-    }
-  }
-  const sim::SimulatedJudge judge(cluster, inputs.graph,
-                                  {.optimizer_copies = request.optimizer_copies, .profiled_on = request.profiled_on},
-                                  network);
-  const auto solved = plan::solve_auto(inputs, request, judge);
+  const auto solved = solve_auto_plan(cluster, known, wanted.request, context);
   if (!solved.ok()) return at_option(solved.error(), {"--gbs", "--lbs", "--schedule", "--profile", "--profiled-on"});
   const double solve_seconds = base::to_seconds(context.clock.now() - started);
   YOKE_CHECK(save_plan(solved->candidates.front().plan, options.out, context));

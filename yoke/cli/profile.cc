@@ -188,10 +188,12 @@ base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
                         {"forward_ms", layer.forward_ms},
                         {"backward_ms", layer.backward_ms},
                         {"activation_bytes", layer.activation_bytes()},
-                        {"parameter_bytes", layer.parameter_bytes}});
+                        {"parameter_bytes", layer.parameter_bytes},
+                        {"update_ms", layer.update_ms}});
     }
     print_json(context, {{"layers", std::move(layers)},
                          {"edges", graph.edges().size()},
+                         {"lbs", graph.lbs() ? Json(*graph.lbs()) : Json()},
                          {"source", profile::to_string(graph.source())},
                          {"compute_ms", compute_ms},
                          {"parameter_bytes", parameters}});
@@ -201,6 +203,7 @@ base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
                {"what"},
                {"forward ms", Align::kRight},
                {"backward ms", Align::kRight},
+               {"update ms", Align::kRight},
                {"activations", Align::kRight},
                {"parameters", Align::kRight},
                {""}});
@@ -212,7 +215,8 @@ base::Status show_graph(const profile::LayerGraph& graph, Context& context) {
     const double total = layer.forward_ms + layer.backward_ms;
     table.add({base::printable(layer.id, 60), base::printable(layer.description, 40),
                fmt::format("{:.3f}", layer.forward_ms), fmt::format("{:.3f}", layer.backward_ms),
-               bytes(layer.activation_bytes()), bytes(layer.parameter_bytes), bar(longest > 0 ? total / longest : 0)});
+               fmt::format("{:.3f}", layer.update_ms), bytes(layer.activation_bytes()), bytes(layer.parameter_bytes),
+               bar(longest > 0 ? total / longest : 0)});
   }
   if (graph.source() == profile::Source::kEstimate) context.out << "estimated from data sheets, not measured\n";
   context.out << table.to_string()

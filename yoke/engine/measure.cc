@@ -64,12 +64,13 @@ base::Result<Measurement> measure_passes(const MeasuredLane& on, int lbs, int vs
       .data = median(data), .forward = median(forward), .backward = median(backward), .peak_bytes = peak};
 }
 
-double measure_update(Holding& holding, const base::Clock& clock) {
+double measure_update(Holding& holding, double speed, const base::Clock& clock) {
   std::vector<double> seconds;
   const std::size_t count = holding.parameters().buckets().size();
   for (int pass = 0; pass < kMeasured; ++pass) {
     const auto begin = clock.now();
     for (std::size_t i = 0; i < count; ++i) holding.optimizer().update(i, {.lr = 0, .scale = 0});
+    wait_as_slow_device(speed, clock.now() - begin);
     seconds.push_back(base::to_seconds(clock.now() - begin));
   }
   for (auto& [name, tensor] : holding.state()) tensor.zero_();

@@ -33,8 +33,8 @@ struct MeasuredLane {
 /// Forward and backward passes of workers of `lbs` samples, `vsw` at a time, without an update.
 base::Result<Measurement> measure_passes(const MeasuredLane& on, int lbs, int vsw, base::Duration patience,
                                          const base::Clock& clock);
-/// Seconds of updating all buckets. Precondition: no step was done yet.
-double measure_update(Holding& holding, const base::Clock& clock);
+/// Seconds of updating all buckets on a device of that speed. Precondition: no step was done yet.
+double measure_update(Holding& holding, double speed, const base::Clock& clock);
 /// Seconds of reducing all buckets. Every rank of the group calls it.
 base::Result<double> measure_all_reduce(const Holding& holding, comm::Group& group, base::Duration patience,
                                         const base::Clock& clock);

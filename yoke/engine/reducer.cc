@@ -20,9 +20,9 @@ comm::Op all_reduce_of(const torch::Tensor& floats) {
 }
 
 base::Result<std::unique_ptr<Reducer>> Reducer::make(const std::string& name, const Layout& layout, Holding& holding,
-                                                     comm::Group& group, const TraceSink& trace,
+                                                     comm::Group& group, double speed, const TraceSink& trace,
                                                      const base::Deadline& deadline, const base::Clock& clock) {
-  std::unique_ptr<Reducer> reducer(new Reducer(layout, holding, group, trace, clock));
+  std::unique_ptr<Reducer> reducer(new Reducer(layout, holding, group, speed, trace, clock));
   YOKE_CHECK(reducer->make_groups(name, deadline));
   reducer->number_buckets();
   return reducer;
@@ -101,6 +101,7 @@ void Reducer::update(const plan::ScheduleOp& op, const Update& how) {
   const std::size_t bucket = bucket_of(op);
   const auto begin = clock_.now();
   holding_.optimizer().update(bucket, how);
+  wait_as_slow_device(speed_, clock_.now() - begin);
   trace_.span(kReducerThread, fmt::format("update {}", bucket), "update", begin, clock_.now());
 }
 

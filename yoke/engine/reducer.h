@@ -22,9 +22,10 @@ comm::Op all_reduce_of(const torch::Tensor& floats);
 /// One thread at a time uses it; with a layout that runs on, it may be another than the one that uses the whole group.
 class Reducer {
  public:
-  /// Every rank of `group` calls it, with `name` the same on all and used once. All that is given must outlive this.
+  /// Every rank of `group` calls it, with `name` the same on all and used once; `speed` is the device's
+  /// (LaneOptions). All that is given must outlive this.
   static base::Result<std::unique_ptr<Reducer>> make(const std::string& name, const Layout& layout, Holding& holding,
-                                                     comm::Group& group, const TraceSink& trace,
+                                                     comm::Group& group, double speed, const TraceSink& trace,
                                                      const base::Deadline& deadline, const base::Clock& clock);
 
   /// By segment that this rank holds.
@@ -43,8 +44,9 @@ class Reducer {
   void abort(const std::string& reason);
 
  private:
-  Reducer(const Layout& layout, Holding& holding, comm::Group& group, const TraceSink& trace, const base::Clock& clock)
-      : layout_(layout), holding_(holding), group_(group), trace_(trace), clock_(clock) {}
+  Reducer(const Layout& layout, Holding& holding, comm::Group& group, double speed, const TraceSink& trace,
+          const base::Clock& clock)
+      : layout_(layout), holding_(holding), group_(group), speed_(speed), trace_(trace), clock_(clock) {}
   base::Status make_groups(const std::string& name, const base::Deadline& deadline);
   void number_buckets();
   std::size_t bucket_of(const plan::ScheduleOp& op) const;
@@ -52,6 +54,7 @@ class Reducer {
   const Layout& layout_;
   Holding& holding_;
   comm::Group& group_;
+  const double speed_;
   const TraceSink& trace_;
   const base::Clock& clock_;
   std::vector<std::unique_ptr<comm::Group>> subgroups_;

@@ -111,8 +111,8 @@ struct Trainer::Core {
                        options.architecture.blocks.size(), *group, deadline()));
       unpack(numbers);
     }
-    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", cursor.step), *layout, *holding, *group, options.trace,
-                                    deadline(), clock));
+    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", cursor.step), *layout, *holding, *group, options.speed,
+                                    options.trace, deadline(), clock));
     YOKE_CHECK(make_lanes());
     if (batches.empty() || batches.back().gbs != plan.gbs || batches.back().lbs != plan.lbs) {
       batches.push_back({.step = cursor.step, .gbs = plan.gbs, .lbs = plan.lbs});
@@ -775,7 +775,7 @@ base::Result<Measurement> Trainer::measure(int lbs, int vsw) {
 double Trainer::measure_update() {
   base::require(core_->updates == 0, "the optimizer's state is not to be spoilt");
   base::require(core_->holding != nullptr, "nothing is held yet");
-  return engine::measure_update(*core_->holding, core_->clock);
+  return engine::measure_update(*core_->holding, core_->options.speed, core_->clock);
 }
 
 base::Result<double> Trainer::measure_all_reduce(comm::Group& group) {

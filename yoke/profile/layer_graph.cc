@@ -47,6 +47,7 @@ Status validate(const Layer& layer, const Where& where) {
   if (!is_size(layer.forward_ms)) return fail("forward time", layer.forward_ms);
   if (!is_size(layer.backward_ms)) return fail("backward time", layer.backward_ms);
   if (!is_size(layer.parameter_bytes)) return fail("parameter size", layer.parameter_bytes);
+  if (!is_size(layer.update_ms)) return fail("update time", layer.update_ms);
   for (const double bytes : layer.output_bytes) {
     if (!is_size(bytes)) return fail("activation size", bytes);
   }
@@ -145,6 +146,12 @@ Result<LayerGraph> LayerGraph::with_stages(const std::vector<std::optional<int>>
 LayerGraph LayerGraph::with_source(Source source) const {
   LayerGraph graph = *this;
   graph.source_ = source;
+  return graph;
+}
+
+LayerGraph LayerGraph::with_lbs(std::optional<int> lbs) const {
+  LayerGraph graph = *this;
+  graph.lbs_ = lbs;
   return graph;
 }
 

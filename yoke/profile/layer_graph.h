@@ -17,6 +17,7 @@ struct Layer {
   double backward_ms = 0;
   std::vector<double> output_bytes{0.0};  // one entry per output tensor
   double parameter_bytes = 0;
+  double update_ms = 0;      // of the optimizer, once a step; 0: not known
   std::optional<int> stage;  // where a partitioner put it
 
   /// All outputs together.
@@ -54,8 +55,12 @@ class LayerGraph {
   Source source() const { return source_; }
   LayerGraph with_source(Source source) const;
 
+  /// Samples of the minibatch; absent: it does not say.
+  std::optional<int> lbs() const { return lbs_; }
+  LayerGraph with_lbs(std::optional<int> lbs) const;
+
   bool operator==(const LayerGraph& other) const {
-    return layers_ == other.layers_ && edges_ == other.edges_ && source_ == other.source_;
+    return layers_ == other.layers_ && edges_ == other.edges_ && source_ == other.source_ && lbs_ == other.lbs_;
   }
 
  private:
@@ -66,6 +71,7 @@ class LayerGraph {
   std::vector<std::vector<int>> predecessors_;
   std::vector<int> order_;
   Source source_ = Source::kMeasured;
+  std::optional<int> lbs_;
 };
 
 }  // namespace yoke::profile

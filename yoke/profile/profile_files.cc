@@ -33,6 +33,8 @@ constexpr base::Range kSize{.least = 0, .most = 9e15};
 
 /// Comm files with bandwidths, links or bytes; others are written as version 1, which older readers know.
 constexpr std::int64_t kCommVersion = 2;
+/// Layer files with a local batch size or update times; others are written as version 1 likewise.
+constexpr std::int64_t kLayersVersion = 2;
 
 Json head(const char* format, std::int64_t version = kVersion) {
   return {{"format", format}, {"version", version}};
@@ -230,6 +232,7 @@ Layer read_layer(View view) {
   layer.output_bytes.clear();
   for (View bytes : view.field("output_bytes").items()) layer.output_bytes.push_back(bytes.number(kNotNegative));
   layer.parameter_bytes = view.field("parameter_bytes").number(kNotNegative);
+  if (auto update = view.find("update_ms")) layer.update_ms = update->number(kNotNegative);
   if (auto stage = view.find("stage")) {
     layer.stage = static_cast<int>(stage->integer({.least = 0, .most = kCount.most}));
   }
@@ -337,8 +340,10 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   YOKE_TRY(const base::Document document, base::parse_json(text, file));
   base::Reader reader(document);
   View root = reader.root();
-  base::expect_format(root, kLayersFormat, kVersion);
+  base::expect_format(root, kLayersFormat, kLayersVersion);
   const Source source = read_source(root);
+  std::optional<int> lbs;
+  if (auto samples = root.find("lbs")) lbs = static_cast<int>(samples->integer(kCount));
   std::vector<Layer> layers;
   std::unordered_map<std::string, int> indices;
   for (View view : root.field("layers").items()) {
@@ -367,12 +372,15 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   root.done();
   if (!reader.ok()) return reader.error();
   YOKE_TRY(const LayerGraph graph, LayerGraph::make(std::move(layers), std::move(edges), {.file = file}));
-  return graph.with_source(source);
+  return graph.with_source(source).with_lbs(lbs);
 }
 
 std::string to_layers_json(const LayerGraph& graph) {
-  Json json = head(kLayersFormat);
+  const bool rich =
+      graph.lbs() || std::ranges::any_of(graph.layers(), [](const Layer& layer) { return layer.update_ms > 0; });
+  Json json = head(kLayersFormat, rich ? kLayersVersion : kVersion);
   put_source(json, graph.source());
+  if (graph.lbs()) json["lbs"] = *graph.lbs();
   json["layers"] = Json::array();
   for (const auto& layer : graph.layers()) {
     Json entry{{"id", layer.id},
@@ -381,6 +389,7 @@ std::string to_layers_json(const LayerGraph& graph) {
                {"backward_ms", layer.backward_ms},
                {"output_bytes", layer.output_bytes},
                {"parameter_bytes", layer.parameter_bytes}};
+    if (layer.update_ms > 0) entry["update_ms"] = layer.update_ms;
     if (layer.stage) entry["stage"] = *layer.stage;
     json["layers"].push_back(std::move(entry));
   }

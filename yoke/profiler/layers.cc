@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 
+#include "yoke/engine/holding.h"
+#include "yoke/engine/replica.h"
 #include "yoke/models/torch_reason.h"
 
 namespace yoke::profiler {
@@ -19,8 +22,11 @@ bool carries_gradient(const torch::Tensor& tensor) {
   return tensor.requires_grad() && tensor.is_floating_point();
 }
 
-/// One block of one pass: what went in, as leaves of a graph of its own, and what came out.
+/// One block: its weights, gradients and optimizer, and of the pass at hand what went in, as leaves of a graph of its
+/// own, and what came out.
 struct Step {
+  std::unique_ptr<engine::Holding> holding;
+  std::unique_ptr<engine::Replica> replica;  // uses the holding
   models::NamedTensors inputs;
   models::NamedTensors outputs;
 };
@@ -32,14 +38,21 @@ class LayerTimer {
         request_(request),
         architecture_(session.architecture()),
         slot_(session.device().enter(0, 1)),
-        network_(architecture_, {}),
-        steps_(network_.blocks()),
-        forward_(network_.blocks()),
-        backward_(network_.blocks()) {
-    for (std::size_t i = 0; i < network_.blocks(); ++i) network_.block(i).to(session.device().where());
-  }
+        steps_(architecture_.blocks.size()),
+        forward_(steps_.size()),
+        backward_(steps_.size()),
+        update_(steps_.size()) {}
 
   base::Status load() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      Step& step = steps_[i];
+      YOKE_TRY(step.holding,
+               engine::Holding::make(architecture_, session_.job(), {.first = i, .last = i + 1}, session_.device()));
+      step.replica = std::make_unique<engine::Replica>(architecture_, i, i + 1, step.holding->parameters(),
+                                                       step.holding->gradients(), session_.device().where());
+      // A step without end: all passes but the first, which is not counted, add to what is there.
+      step.holding->gradients().begin(std::numeric_limits<int>::max());
+    }
     std::vector<std::int64_t> indices(static_cast<std::size_t>(request_.lbs));
     std::iota(indices.begin(), indices.end(), 0);
     for (auto& index : indices) index %= session_.data().info().size;
@@ -55,10 +68,7 @@ class LayerTimer {
     for (std::size_t i = 0; i < steps_.size(); ++i) flow = forward(i, std::move(flow), counts);
     auto gradients = last_gradients(flow, counts);
     for (std::size_t i = steps_.size(); i-- > 0;) gradients = backward(i, gradients, counts);
-    for (const auto& parameter : network_.parameters()) {
-      torch::Tensor weights = parameter.tensor;
-      weights.mutable_grad().reset();
-    }
+    for (std::size_t i = 0; i < steps_.size(); ++i) update(i, counts);
   }
 
   base::Result<profile::LayerGraph> graph() const {
@@ -74,13 +84,16 @@ class LayerTimer {
         layer.forward_ms += loss_forward_.median() * 1000;
         layer.backward_ms += loss_backward_.median() * 1000;
       }
-      for (const auto& parameter : network_.parameters()) {
-        if (parameter.block == i) layer.parameter_bytes += static_cast<double>(parameter.tensor.nbytes());
+      const engine::Parameters& parameters = steps_[i].holding->parameters();
+      for (std::size_t p = 0; p < parameters.count(); ++p) {
+        layer.parameter_bytes += static_cast<double>(parameters.weight(p).nbytes());
       }
+      if (layer.parameter_bytes > 0) layer.update_ms = update_[i].median() * 1000;
       layers.push_back(std::move(layer));
       if (i > 0) edges.push_back({static_cast<int>(i) - 1, static_cast<int>(i)});
     }
-    return profile::LayerGraph::make(std::move(layers), std::move(edges));
+    YOKE_TRY(const auto graph, profile::LayerGraph::make(std::move(layers), std::move(edges)));
+    return graph.with_lbs(request_.lbs);
   }
 
  private:
@@ -91,7 +104,7 @@ class LayerTimer {
     work();
     slot_->mark(kEnd);
     slot_->finish();
-    return slot_->seconds_between(kBegin, kEnd) / request_.speed;
+    return slot_->seconds_between(kBegin, kEnd);
   }
 
   bool was_given(const torch::Tensor& tensor) const {
@@ -108,7 +121,7 @@ class LayerTimer {
     models::Flow inside(step.inputs);
     const models::Pass pass{.training = true};
     blame(block, "forward", [&] {
-      const double seconds = timed([&] { network_.block(block).forward(inside, pass); });
+      const double seconds = timed([&] { step.replica->network().block(0).forward(inside, pass); });
       if (counts) forward_[block].add(seconds);
     });
     step.outputs.clear();
@@ -157,7 +170,7 @@ class LayerTimer {
     }
     if (!roots.empty())
       blame(block, "backward", [&] {
-        const double seconds = timed([&] { torch::autograd::backward(roots, seeds); });
+        const double seconds = timed([&] { step.replica->backward(roots, seeds, 1); });
         if (counts) backward_[block].add(seconds);
       });
     // What the block before put out, in its order: names that this one got.
@@ -165,6 +178,16 @@ class LayerTimer {
     for (const auto& [label, tensor] : step.inputs) before.push_back(tensor.grad());
     step.outputs.clear();
     return before;
+  }
+
+  void update(std::size_t block, bool counts) {
+    engine::Holding& holding = *steps_[block].holding;
+    const double seconds = timed([&] {
+      for (std::size_t i = 0; i < holding.parameters().buckets().size(); ++i) {
+        holding.optimizer().update(i, {.lr = 0, .scale = 0});
+      }
+    });
+    if (counts) update_[block].add(seconds);
   }
 
   /// Whatever goes wrong in `work` is the block's.
@@ -189,11 +212,11 @@ class LayerTimer {
   const LayerRequest request_;
   const models::Architecture& architecture_;
   std::unique_ptr<tensor::Slot> slot_;
-  models::Network network_;
   models::NamedTensors given_;
   std::vector<Step> steps_;
   std::vector<Series> forward_;
   std::vector<Series> backward_;
+  std::vector<Series> update_;
   std::vector<std::vector<double>> output_bytes_;
   Series loss_forward_;
   Series loss_backward_;
@@ -222,7 +245,7 @@ base::Result<profile::LayerGraph> measure_layers(Session& session, const LayerRe
 
 std::optional<base::Error> find_failing_block(Session& session, int lbs, const base::Clock& clock) {
   const auto measured =
-      measure_layers(session, {.lbs = lbs, .speed = 1, .loss = {}, .patience = {.seconds = 0, .least = 1}}, clock);
+      measure_layers(session, {.lbs = lbs, .loss = {}, .patience = {.seconds = 0, .least = 1}}, clock);
   if (measured.ok() || measured.error().kind != base::ErrorKind::kInput) return std::nullopt;
   return measured.error();
 }

@@ -486,13 +486,12 @@ class Profiling {
       begin(fmt::format("layers with {} samples", lbs));
       YOKE_TRY(Session * session, opened());
       const auto began = clock_.now();
-      YOKE_TRY(const profile::LayerGraph graph,
-               measure_layers(*session,
-                              {.lbs = lbs,
-                               .speed = subject_.device.speed,
-                               .loss = {.label_smoothing = subject_.job.label_smoothing},
-                               .patience = {.seconds = seconds}},
-                              clock_));
+      YOKE_TRY(
+          const profile::LayerGraph graph,
+          measure_layers(
+              *session,
+              {.lbs = lbs, .loss = {.label_smoothing = subject_.job.label_smoothing}, .patience = {.seconds = seconds}},
+              clock_));
       seconds_left_ = std::max(0.0, seconds_left_ - base::to_seconds(clock_.now() - began));
       YOKE_CHECK(folder_->save_layers(lbs, graph, lbs == sizes.front()));
       report.layers.emplace(lbs, graph);

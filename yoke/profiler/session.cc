@@ -26,7 +26,8 @@ plan::Job standing_still(plan::Job job) {
 base::Result<std::unique_ptr<Session>> Session::open(const Subject& subject, bool meet, const base::Clock& clock) {
   return guarded([&]() -> base::Result<std::unique_ptr<Session>> {
     std::unique_ptr<Session> session(new Session(clock));
-    const plan::Job job = standing_still(subject.job);
+    session->job_ = standing_still(subject.job);
+    const plan::Job& job = session->job_;
     session->id_ = subject.device.id;
     YOKE_TRY(session->device_, engine::make_device(job, subject.device));
     session->device_->reset_peak_memory();

@@ -37,6 +37,8 @@ class Session {
   double update_seconds() const { return update_seconds_; }
   engine::StateBytes state_bytes() const { return trainer_->state_bytes(); }
   std::vector<double> bucket_mebibytes() const { return trainer_->bucket_mebibytes(); }
+  /// The subject's, made to stand still.
+  const plan::Job& job() const { return job_; }
   const models::Architecture& architecture() const { return architecture_; }
   const data::Dataset& data() const { return *data_; }
   tensor::Device& device() { return *device_; }
@@ -46,6 +48,7 @@ class Session {
 
   const base::Clock& clock_;
   cluster::DeviceId id_;
+  plan::Job job_;
   std::unique_ptr<tensor::Device> device_;
   std::unique_ptr<data::Dataset> data_;
   models::Architecture architecture_;

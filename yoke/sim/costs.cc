@@ -113,6 +113,7 @@ base::Result<PricedSchedule> price_pipelines(const Plan& plan, ScheduleRequest r
 struct Range {
   double forward = 0;
   double backward = 0;
+  double update = 0;
   double parameter_bytes = 0;
   double output_bytes = 0;
   double bytes_in = 0;      // over the cut before it
@@ -235,6 +236,7 @@ class Pricer {
         range.layers.push_back(place(each));
         range.forward += layer(each).forward_ms / 1000;
         range.backward += layer(each).backward_ms / 1000;
+        range.update += layer(each).update_ms / 1000;
         range.parameter_bytes += layer(each).parameter_bytes;
         range.output_bytes += layer(each).activation_bytes();
       }
@@ -283,6 +285,7 @@ class Pricer {
       const auto& parts = lane.seconds;
       cost.round_workers = lane.vsw;
       const double rounds = lane.ga + 1;
+      if (graph_.lbs()) cost.worker_bytes *= static_cast<double>(plan_.lbs) / *graph_.lbs();
       if (parts.forward + parts.backward > 0) {
         cost.load = (parts.data + parts.bn_sync) / rounds;
         cost.forward = parts.forward / rounds;
@@ -296,6 +299,7 @@ class Pricer {
     if (update_seconds == 0 && options_.update_bytes_per_s > 0) {
       update_seconds = range.parameter_bytes / options_.update_bytes_per_s / speed;
     }
+    if (update_seconds == 0) update_seconds = range.update / speed;
     // Backward seconds of this device's layers at or after each place.
     double total = 0;
     std::map<int, double> done;

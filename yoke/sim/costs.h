@@ -51,7 +51,7 @@ struct Costs {
 
 struct CostOptions {
   int optimizer_copies = 1;          // numbers the optimizer keeps per weight: 0 plain SGD, 1 momentum, 2 Adam
-  double update_bytes_per_s = 0;     // bytes of parameters that an update does in a second; 0: it takes no time
+  double update_bytes_per_s = 0;     // bytes of parameters that an update does in a second; 0: as the profile says
   std::string profiled_on;           // device type of the layer profile; empty: the fastest
   plan::BucketOptions buckets = {};  // how gradients are cut
 };
@@ -68,10 +68,10 @@ struct PricedSchedule {
 /// with both kinds of lanes (how their gradients are divided among segments is not in a plan).
 base::Result<PricedSchedule> price_as_predicted(const plan::Plan& plan, plan::ScheduleRequest request = {});
 
-/// From a layer profile of a minibatch of plan.lbs. Times of the stages' layers by the speed of their devices; bytes
-/// that cross the cuts, each tensor once; buckets cut from the parameters. Data lanes take the times of the plan where
-/// it has some, else those of all layers, one worker after another. Input error when the layers of the plan and of the
-/// profile are not the same (the message names one), or a device is not in the cluster.
+/// From a layer profile of a minibatch of plan.lbs. Times of the stages' layers, updates included, by the speed of
+/// their devices; bytes that cross the cuts, each tensor once; buckets cut from the parameters. Data lanes take the
+/// times of the plan where it has some, else those of all layers, one worker after another. Input error when the layers
+/// of the plan and of the profile are not the same (the message names one), or a device is not in the cluster.
 base::Result<PricedSchedule> price_with_profile(const plan::Plan& plan, const profile::LayerGraph& graph,
                                                 const cluster::Cluster& cluster, const CostOptions& options = {},
                                                 plan::ScheduleRequest request = {});

@@ -98,6 +98,25 @@ TEST(Auto, TakesWhatTheJudgePrefers) {
               HasSubstr("pipeline in each node"));
 }
 
+TEST(Auto, TheLayerProfileSaysTheMinibatch) {
+  Setting setting = unlike();
+  setting.graph = setting.graph.with_lbs(2);
+  const StubJudge judge([](const Plan&) { return Judgement{.step_seconds = 1}; });
+  AutoRequest request = sixteen();
+  request.lbs.reset();
+  const auto solved = solve_auto(setting.inputs(), request, judge);
+  ASSERT_TRUE(solved.ok()) << solved.error().to_string();
+  bool pipelines = false;
+  for (const auto& each : solved->candidates) {
+    EXPECT_EQ(each.plan.lbs, 2) << each.name;
+    EXPECT_EQ(each.solution.has_value(), each.plan.pipeline_lanes.empty()) << each.name;
+    pipelines = pipelines || !each.plan.pipeline_lanes.empty();
+  }
+  EXPECT_TRUE(pipelines);
+  request.gbs = 33;
+  expect_input_error(solve_auto(setting.inputs(), request, judge), "gbs: found 33, expected a multiple");
+}
+
 TEST(Auto, OffersEveryKindOfPlanThatKeepsTheMath) {
   const Setting setting = unlike();
   const StubJudge judge([](const Plan&) -> base::Result<Judgement> { return Judgement{.step_seconds = 1}; });

@@ -50,6 +50,15 @@ TEST(LayerModel, ASingleDeviceTakesItsLayers) {
   EXPECT_EQ(model.max_vsw(0, 4), 0);
 }
 
+TEST(LayerModel, AnUpdateIsPaidOnceAStep) {
+  auto layers = graph().layers();
+  layers[0].update_ms = 200;
+  layers[1].update_ms = 50;
+  const auto model = *LayerModel::make(two_nodes(), *profile::LayerGraph::make(layers, graph().edges()), {.lbs = 8});
+  EXPECT_DOUBLE_EQ(model.step_seconds(0, {.lbs = 8, .ga = 2}, Sync::kOverlap, {}), 9.25);
+  EXPECT_DOUBLE_EQ(model.step_seconds(1, {.lbs = 8}, Sync::kOverlap, {}), 6.5) << "half the speed";
+}
+
 TEST(LayerModel, TheAllReduceIsARing) {
   const auto model = *LayerModel::make(two_nodes(), graph(), {.lbs = 8});
   // The buckets are the second layer, then the first: 2 and 26 MiB. Two devices: each moves its bytes once.

@@ -74,9 +74,11 @@ class BruteForce {
       const auto& stage = stages[s];
       const double q = stage.replicas;
       double milliseconds = 0;
+      double update_ms = 0;
       double parameters = 0;
       for_each_layer(stage.layers, [&](const profile::Layer& layer) {
         milliseconds += layer.forward_ms + layer.backward_ms;
+        update_ms += layer.update_ms;
         parameters += layer.parameter_bytes;
       });
       const bool stash = options_.schedule == PipelineSchedule::kStash;
@@ -85,13 +87,14 @@ class BruteForce {
       double all_reduce = 0;
       if (q > 1) all_reduce = 2 * (q - 1) / q * parameters / bandwidth(nodes[s], nodes[s]) / (stash ? q : batches);
       const double alone = milliseconds / 1000 / group(stage).speed;
+      const double update = update_ms / 1000 / group(stage).speed / (stash ? q : batches);
       double input = 0;
       double output = 0;
       if (s > 0) input = 2 * crossing(stage.before) / bandwidth(nodes[s - 1], nodes[s]);
       if (s + 1 < stages.size()) {
         output = 2 * crossing(stage.before | stage.layers) / bandwidth(nodes[s], nodes[s + 1]);
       }
-      const double seconds = std::max({alone * share, all_reduce, (input + output) * share});
+      const double seconds = std::max({alone * share + update, all_reduce, (input + output) * share});
       times.pace = std::max(times.pace, seconds);
       times.step += alone + input;
       longest_extra = std::max(longest_extra, seconds * batches - std::max(alone, input + output));

@@ -26,12 +26,14 @@ class Random {
 
 /// A layer named `l<i>` with random costs; times are a multiple of 1 ms and may be 0.
 inline profile::Layer random_layer(Random& random, int index) {
-  return {.id = "l" + std::to_string(index),
-          .description = "Layer",
-          .forward_ms = static_cast<double>(random.pick(0, 20)),
-          .backward_ms = static_cast<double>(random.pick(0, 40)),
-          .output_bytes = {1e6 * random.pick(0, 30)},
-          .parameter_bytes = 1e6 * random.pick(0, 50)};
+  profile::Layer layer{.id = "l" + std::to_string(index),
+                       .description = "Layer",
+                       .forward_ms = static_cast<double>(random.pick(0, 20)),
+                       .backward_ms = static_cast<double>(random.pick(0, 40)),
+                       .output_bytes = {1e6 * random.pick(0, 30)},
+                       .parameter_bytes = 1e6 * random.pick(0, 50)};
+  layer.update_ms = layer.parameter_bytes / 1e6;
+  return layer;
 }
 
 /// Layer 0 is the only source. A chain, or a graph in which every other layer has one to three earlier predecessors.

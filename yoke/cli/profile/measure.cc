@@ -200,7 +200,8 @@ Json to_json(const profile::LayerGraph& graph, int lbs) {
                       {"forward_ms", layer.forward_ms},
                       {"backward_ms", layer.backward_ms},
                       {"activation_bytes", layer.activation_bytes()},
-                      {"parameter_bytes", layer.parameter_bytes}});
+                      {"parameter_bytes", layer.parameter_bytes},
+                      {"update_ms", layer.update_ms}});
   }
   return {{"lbs", lbs}, {"layers", std::move(layers)}};
 }
@@ -261,12 +262,14 @@ void print_layers(const std::map<int, profile::LayerGraph>& graphs, std::ostream
     Table table({{"layer"},
                  {"forward ms", Align::kRight},
                  {"backward ms", Align::kRight},
+                 {"update ms", Align::kRight},
                  {"puts out", Align::kRight},
                  {"parameters", Align::kRight},
                  {""}});
     for (const auto& layer : graph.layers()) {
       const double both = layer.forward_ms + layer.backward_ms;
       table.add({layer.id, fmt::format("{:.2f}", layer.forward_ms), fmt::format("{:.2f}", layer.backward_ms),
+                 fmt::format("{:.2f}", layer.update_ms),
                  bytes_text(static_cast<std::int64_t>(layer.activation_bytes())),
                  bytes_text(static_cast<std::int64_t>(layer.parameter_bytes)), bar(longest > 0 ? both / longest : 0)});
     }

@@ -9,6 +9,7 @@
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/cli/auto_plan.h"
 #include "yoke/cli/inputs.h"
 #include "yoke/cli/plan.h"
 #include "yoke/cli/run/job_input.h"
@@ -46,7 +47,8 @@ Result<JobPlan> load_plan_file(const std::string& path, const cluster::Cluster& 
                     known.size() > names.size() ? ", ..." : ""),
         {.file = path});
   }
-  return JobPlan{.plan = std::move(plan), .source = "from " + path, .equal_split_step_seconds = std::nullopt};
+  return JobPlan{
+      .plan = std::move(plan), .source = "from " + path, .why = "", .equal_split_step_seconds = std::nullopt};
 }
 
 /// Faults of the solver's request, at the keys of the job that it was made of.
@@ -54,16 +56,51 @@ base::Error at_job_key(base::Error error) {
   if (!error.where.file.empty()) return error;
   if (error.where.field == "gbs") error.where.field = "batch.global";
   if (error.where.field == "lbs") error.where.field = "batch.local";
+  if (error.where.field == "schedule") error.where.field = "parallel.schedule";
   return error;
 }
 
-Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& given, Context& context) {
-  if (!base::is_folder(job.profiles)) {
-    return base::input_error(fmt::format("found no folder {}, expected profiles of the model; leave the key out and "
-                                         "the first steps are measured instead",
-                                         base::quote(job.profiles)),
-                             {.field = "profiles"});
-  }
+bool allows_data_lanes(const AutoPlanRequest& request) {
+  const auto& kinds = request.search.schedules;
+  return std::ranges::find(kinds, plan::ScheduleKind::kData) != kinds.end();
+}
+
+bool has_layer_profile(const plan::Job& job) {
+  return !job.profiles.empty() && base::exists(base::join_path(job.profiles, "layers.json"));
+}
+
+/// For a job that wants pipelines and nothing else.
+base::Error no_layer_profile(const plan::Job& job) {
+  const bool by_mode = job.parallel.mode == plan::ParallelMode::kPipeline;
+  const std::string found = by_mode ? "pipeline" : job.parallel.schedule;
+  const std::string lbs = job.batch.local.empty() ? "N" : std::to_string(job.batch.local.front());
+  return base::input_error(
+      fmt::format("found `{}`, but {}, so that no pipeline can be planned; `yoke profile layers --model {} --lbs {} "
+                  "--out DIR` makes a layer profile, then set `profiles: DIR`; or name a plan file in `parallel.plan`",
+                  found,
+                  job.profiles.empty() ? "neither `profiles` nor `parallel.plan`"
+                                       : fmt::format("no layers.json in {}", base::quote(job.profiles, 200)),
+                  job.model.name, lbs),
+      {.field = by_mode ? "parallel.mode" : "parallel.schedule"});
+}
+
+/// Everything competes that the job allows.
+Result<JobPlan> solve_any(const plan::Job& job, const AutoPlanRequest& request, const cluster::Cluster& cluster,
+                          Context& context) {
+  YOKE_TRY(const ModelProfiles known, load_model_profiles(job.profiles, context));
+  const auto solved = solve_auto_plan(cluster, known, request, context);
+  if (!solved.ok()) return at_job_key(solved.error());
+  const plan::Candidate& winner = solved->candidates.front();
+  JobPlan planned{.plan = winner.plan,
+                  .source = fmt::format("solved from {}", job.profiles),
+                  .why = why_it_won(*solved),
+                  .equal_split_step_seconds = std::nullopt};
+  if (winner.solution) planned.equal_split_step_seconds = equal_split_seconds(*winner.solution);
+  for (const auto& each : solved->left_out) context.log.debug("left out: {}", each);
+  return planned;
+}
+
+Result<JobPlan> solve_data_lanes(const plan::Job& job, const cluster::Cluster& given, Context& context) {
   YOKE_TRY(const profile::ProfileSet profiles, profile::load_profiles(job.profiles));
   YOKE_TRY(const cluster::Cluster cluster, with_profiled_bandwidths(given, profiles.comm, context));
   YOKE_TRY(const plan::ChosenCost chosen, plan::choose_cost("auto", cluster, profiles));
@@ -89,11 +126,28 @@ Result<JobPlan> solve_job(const plan::Job& job, const cluster::Cluster& given, C
   }
   if (!best) return at_job_key(*fault);
   JobPlan planned{.plan = to_plan(*best, profiles.model, chosen.name),
-                  .source = fmt::format("solved from {}; sync: {}", job.profiles,
-                                        request.sync ? "as the job says" : plan::explain_sync(profiles.buckets)),
+                  .source = "solved from " + job.profiles,
+                  .why = "sync: " + (request.sync ? "as the job says" : plan::explain_sync(profiles.buckets)),
                   .equal_split_step_seconds = equal_split_seconds(*best)};
   planned.plan.source = profiles.source();
   return planned;
+}
+
+Result<JobPlan> solve_job(const plan::Job& job, const AutoPlanRequest& request, const cluster::Cluster& cluster,
+                          Context& context) {
+  if (!base::is_folder(job.profiles)) {
+    return base::input_error(fmt::format("found no folder {}, expected profiles of the model; leave the key out and "
+                                         "the first steps are measured instead",
+                                         base::quote(job.profiles)),
+                             {.field = "profiles"});
+  }
+  if (!allows_data_lanes(request)) {
+    if (!has_layer_profile(job)) return no_layer_profile(job);
+    return solve_any(job, request, cluster, context);
+  }
+  // A batch that adapts deals its workers to data lanes again and again.
+  const bool competes = request.search.schedules.size() > 1 && has_layer_profile(job) && !job.batch.adapt;
+  return competes ? solve_any(job, request, cluster, context) : solve_data_lanes(job, cluster, context);
 }
 
 bool keeps_the_plan(const std::vector<JobChange>& changes, const plan::Job& job) {
@@ -101,6 +155,10 @@ bool keeps_the_plan(const std::vector<JobChange>& changes, const plan::Job& job)
     return change.key.starts_with("batch.") || change.key.starts_with("parallel.") || change.key == "profiles" ||
            change.key == "precision";
   });
+}
+
+std::string describe(const JobPlan& plan) {
+  return fmt::format("plan {}{}{}", plan.source, plan.why.empty() ? "" : ": ", plan.why);
 }
 
 Status note_start(const PreparedRun& run, const std::vector<JobChange>& changes) {
@@ -111,7 +169,7 @@ Status note_start(const PreparedRun& run, const std::vector<JobChange>& changes)
         {.kind = "job", .detail = fmt::format("{} is now {}, was {}", change.key, change.after, change.before)}));
   }
   if (!run.plan) return {};
-  engine::Event event{.kind = "plan", .detail = "plan " + run.plan->source};
+  engine::Event event{.kind = "plan", .detail = describe(*run.plan)};
   const plan::Plan& plan = run.plan->plan;
   event.values = {{"gbs", static_cast<double>(plan.gbs)}, {"lbs", plan.lbs}, {"step_seconds", plan.step_seconds}};
   if (run.plan->equal_split_step_seconds) {
@@ -137,8 +195,13 @@ Result<std::optional<JobPlan>> plan_job(const plan::Job& job, const cluster::Clu
   std::optional<JobPlan> plan;
   if (!job.parallel.plan.empty()) {
     YOKE_TRY(plan, load_plan_file(job.parallel.plan, cluster));
-  } else if (!job.profiles.empty() && job.parallel.mode != plan::ParallelMode::kPipeline) {
-    YOKE_TRY(plan, solve_job(job, cluster, context));
+    return plan;
+  }
+  YOKE_TRY(const AutoPlanRequest request, request_of(job));
+  if (!job.profiles.empty()) {
+    YOKE_TRY(plan, solve_job(job, request, cluster, context));
+  } else if (!allows_data_lanes(request)) {
+    return no_layer_profile(job);
   }
   return plan;
 }
@@ -166,6 +229,10 @@ Result<PreparedRun> prepare_run(const RunOptions& options, const cluster::Cluste
   YOKE_CHECK(note_start(run, changes));
   for (const auto& change : changes) {
     context.log.info("{} is now {}, was {}", change.key, change.after, change.before);
+  }
+  if (run.plan && run.plan->plan.step_seconds > 0) {
+    context.log.info("{}; predicted: {} a step", describe(*run.plan),
+                     base::format_seconds(run.plan->plan.step_seconds));
   }
   return run;
 }

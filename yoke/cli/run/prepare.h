@@ -32,11 +32,14 @@ struct RunOptions {
 struct JobPlan {
   plan::Plan plan;
   std::string source;  // `from plans/a.json`, for people
+  std::string why;     // it won among unlike kinds of plans, or syncs as it does
   std::optional<double> equal_split_step_seconds;
 };
 
-/// The plan file that the job names, else the batch solver's for the profiles that it names, else none: the engine then
-/// measures and plans. Input error when the plan uses devices that the cluster has not.
+/// The plan file that the job names, else what is solved from the profiles that it names: the best of data lanes,
+/// pipelines and mixes (as far as `parallel` allows) with a layer profile, data lanes without one; else none: the
+/// engine then measures and plans data lanes. Input error when the plan uses devices that the cluster has not, or the
+/// job wants pipelines and there is no layer profile to plan them by.
 base::Result<std::optional<JobPlan>> plan_job(const plan::Job& job, const cluster::Cluster& cluster, Context& context);
 
 struct PreparedRun {

@@ -17,6 +17,7 @@ base::Result<LayerModel> LayerModel::make(const cluster::Cluster& cluster, const
   model.local_batch_sizes_ = {options.lbs};
   double forward = 0;
   double backward = 0;
+  double update = 0;
   double parameter_bytes = 0;
   double output_bytes = 0;
   std::vector<Parameter> parameters;
@@ -25,6 +26,7 @@ base::Result<LayerModel> LayerModel::make(const cluster::Cluster& cluster, const
     const auto& layer = graph.layers()[static_cast<std::size_t>(index)];
     forward += layer.forward_ms / 1000;
     backward += layer.backward_ms / 1000;
+    update += layer.update_ms / 1000;
     parameter_bytes += layer.parameter_bytes;
     output_bytes += layer.activation_bytes();
     parameters.push_back({layer.id, static_cast<std::int64_t>(std::min(layer.parameter_bytes / kElementBytes, 4e18))});
@@ -47,7 +49,7 @@ base::Result<LayerModel> LayerModel::make(const cluster::Cluster& cluster, const
     const bool fits = !group.memory_bytes || needed <= *group.memory_bytes;
     any = any || fits;
     largest = std::max(largest, group.memory_bytes.value_or(0));
-    model.classes_.push_back({forward / group.speed, backward / group.speed, fits});
+    model.classes_.push_back({forward / group.speed, backward / group.speed, update / group.speed, fits});
     model.intra_bytes_per_s_ = std::min(model.intra_bytes_per_s_, group.intra_bytes_per_s);
     model.inter_bytes_per_s_ = std::min(model.inter_bytes_per_s_, group.inter_bytes_per_s);
   }
@@ -97,6 +99,7 @@ StepParts LayerModel::parts(int device_class, const LaneWork& work, Sync sync, E
   return {.forward = on.forward * rounds,
           .backward = on.backward * rounds,
           .all_reduce_exposed = reduce.early - hidden + reduce.last,
+          .update = on.update,
           .all_reduce_hidden = hidden};
 }
 

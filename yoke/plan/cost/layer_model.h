@@ -1,9 +1,10 @@
 // What data lanes cost by a layer profile alone, where no step was ever measured: a worker takes the time of all
 // layers, one after another, so that several at once gain nothing; gradients go around a ring, cut into buckets. With F
-// and B the forward and backward seconds, L those of the last bucket's all-reduce and S of the others':
+// and B the forward and backward seconds, L those of the last bucket's all-reduce, S of the others' and U of
+// the update, as far as the profile knows it:
 //
-//   step = (F + B) ga + F + max(B, S) + L     overlap
-//   step = (F + B) ga + F + B + S + L         sequential
+//   step = (F + B) ga + F + max(B, S) + L + U     overlap
+//   step = (F + B) ga + F + B + S + L + U         sequential
 #pragma once
 
 #include <vector>
@@ -39,6 +40,7 @@ class LayerModel final : public BatchCost {
   struct DeviceClass {
     double forward = 0;
     double backward = 0;
+    double update = 0;
     bool fits = true;
   };
   struct AllReduce {

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "yoke/base/text.h"
-#include "yoke/plan/solve/batch/batch.h"
 #include "yoke/plan/solve/pipeline/overlap.h"
 #include "yoke/plan/solve/pipeline/overlap_lane.h"
 
@@ -69,7 +68,13 @@ class AutoSolver {
   base::Result<AutoResult> solve() {
     YOKE_CHECK(check());
     if (allowed(ScheduleKind::kData)) YOKE_CHECK(data_lanes());
-    if (inputs_.graph != nullptr) YOKE_CHECK(pipelines());
+    if (inputs_.graph != nullptr && !only_data()) {
+      if (request_.gbs % *minibatch() == 0) {
+        YOKE_CHECK(pipelines());
+      } else {
+        leave_out("pipelines", indivisible());
+      }
+    }
     if (result_.candidates.empty()) return nothing_fits();
     std::stable_sort(result_.candidates.begin(), result_.candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.judgement.step_seconds < b.judgement.step_seconds;
@@ -82,7 +87,13 @@ class AutoSolver {
     return std::find(request_.schedules.begin(), request_.schedules.end(), kind) != request_.schedules.end();
   }
 
-  int workers() const { return request_.gbs / *request_.lbs; }
+  bool only_data() const { return request_.schedules == std::vector{ScheduleKind::kData}; }
+  /// Of pipelines.
+  std::optional<int> minibatch() const { return request_.lbs ? request_.lbs : inputs_.graph->lbs(); }
+  int workers() const { return request_.gbs / *minibatch(); }
+  std::string indivisible() const {
+    return fmt::format("found {}, expected a multiple of the local batch size {}", request_.gbs, *minibatch());
+  }
 
   base::Status check() const {
     const auto fail = [](const char* field, std::string message) -> base::Status {
@@ -91,16 +102,17 @@ class AutoSolver {
     if (inputs_.cost == nullptr && inputs_.graph == nullptr) return fail("profile", "found no profile");
     if (request_.gbs < 1) return fail("gbs", fmt::format("found {}, expected at least 1", request_.gbs));
     if (request_.schedules.empty()) return fail("schedule", "found no schedule, expected at least one");
-    const bool only_data = request_.schedules == std::vector{ScheduleKind::kData};
     if (inputs_.graph == nullptr && !allowed(ScheduleKind::kData)) {
       return fail("schedule", "a pipeline needs a layer profile, and there is none");
     }
-    if (inputs_.graph == nullptr || only_data) return {};
-    if (!request_.lbs) return fail("lbs", "found none, expected the minibatch size of the layer profile");
-    if (*request_.lbs < 1) return fail("lbs", fmt::format("found {}, expected at least 1", *request_.lbs));
-    if (request_.gbs % *request_.lbs != 0) {
-      return fail("gbs",
-                  fmt::format("found {}, expected a multiple of the local batch size {}", request_.gbs, *request_.lbs));
+    if (inputs_.graph == nullptr || only_data()) return {};
+    if (!minibatch()) return fail("lbs", "found none, expected the minibatch size of the layer profile");
+    if (*minibatch() < 1) return fail("lbs", fmt::format("found {}, expected at least 1", *minibatch()));
+    if (request_.gbs % *minibatch() != 0) {
+      // Data lanes may find another local batch size.
+      const bool others = !request_.lbs && inputs_.cost != nullptr && allowed(ScheduleKind::kData) &&
+                          inputs_.cost->local_batch_sizes() != std::vector{*minibatch()};
+      return others ? base::Status() : fail("gbs", indivisible());
     }
     if (workers() > kMaxWorkers)
       return fail("gbs", fmt::format("found {} workers, expected at most {}", workers(), kMaxWorkers));
@@ -139,7 +151,7 @@ class AutoSolver {
   void add(std::string name, Plan plan, const Judgement& judgement) {
     // Data lanes have what their cost model predicts.
     if (plan.step_seconds == 0) plan.step_seconds = judgement.step_seconds;
-    result_.candidates.push_back({std::move(name), std::move(plan), judgement});
+    result_.candidates.push_back({.name = std::move(name), .plan = std::move(plan), .judgement = judgement});
   }
 
   base::Status data_lanes() {
@@ -169,7 +181,8 @@ class AutoSolver {
               {.device = {lane.node, lane.first_device + i}, .vsw = lane.vsw, .ga = lane.ga, .seconds = lane.parts});
         }
       }
-      YOKE_CHECK(consider(name, std::move(plan)));
+      YOKE_TRY(const bool fits, consider(name, std::move(plan)));
+      if (fits) result_.candidates.back().solution = *solved;
     }
     return {};
   }
@@ -210,7 +223,7 @@ class AutoSolver {
 
   Plan plan_of(std::vector<PipelineLane> lanes) const {
     Plan plan{.gbs = request_.gbs,
-              .lbs = *request_.lbs,
+              .lbs = *minibatch(),
               .sync = request_.sync.value_or(Sync::kOverlap),
               .cost_model = "simulated"};
     plan.pipeline_lanes = std::move(lanes);
@@ -400,7 +413,8 @@ class AutoSolver {
         continue;
       }
       if (!best || judged->step_seconds < best->judgement.step_seconds) {
-        best = Candidate{fmt::format("{} ({})", name, shape_of(plan.pipeline_lanes[0])), plan, *judged};
+        best = Candidate{
+            .name = fmt::format("{} ({})", name, shape_of(plan.pipeline_lanes[0])), .plan = plan, .judgement = *judged};
       }
     }
     if (best) {

@@ -12,6 +12,7 @@
 #include "yoke/plan/cost/batch_cost.h"
 #include "yoke/plan/plan.h"
 #include "yoke/plan/schedule.h"
+#include "yoke/plan/solve/batch/batch.h"
 #include "yoke/profile/layer_graph.h"
 
 namespace yoke::plan {
@@ -36,10 +37,10 @@ class PlanJudge {
 
 struct AutoRequest {
   int gbs = 0;
-  std::optional<int> lbs;    // absent: the batch solver's choice; pipelines need it
+  std::optional<int> lbs;    // absent: the batch solver's choice, and for pipelines that of the layer profile
   std::optional<Sync> sync;  // absent: what the cost model recommends
   /// Which may be used. kData stands for plans of data lanes alone.
-  std::vector<ScheduleKind> schedules{ScheduleKind::kData, ScheduleKind::kGpipe, ScheduleKind::kFlush};
+  std::vector<ScheduleKind> schedules{ScheduleKind::kData, ScheduleKind::kFlush, ScheduleKind::kGpipe};
   int optimizer_copies = 1;
   std::string profiled_on;  // device type of the layer profile; empty: the fastest
   std::string model;        // for the plan
@@ -51,13 +52,14 @@ struct AutoInputs {
   const BatchCost* cost = nullptr;
   std::string cost_name = {};                  // of that cost model, for the plan
   std::string no_cost = {};                    // without one: why, if that is for want of memory
-  const profile::LayerGraph* graph = nullptr;  // of minibatches of AutoRequest::lbs
+  const profile::LayerGraph* graph = nullptr;  // of minibatches of AutoRequest::lbs, if that is given
 };
 
 struct Candidate {
   std::string name;  // `data lanes`, `1f1b-flush pipeline 2-1-1`
   Plan plan;
   Judgement judgement;
+  std::optional<BatchSolution> solution = {};  // that data lanes come from
 };
 
 struct AutoResult {

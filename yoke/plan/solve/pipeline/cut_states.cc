@@ -308,12 +308,14 @@ CutStates Enumeration::finish() const {
     const ConstBits inside = states_.row(state);
     result.layers.append(inside);
     double seconds = 0;
+    double update_seconds = 0;
     double activation_bytes = 0;
     double parameter_bytes = 0;
     double crossing_bytes = 0;
     for_each_bit(inside, [&](int layer) {
       const Layer& costs = layers[at(layer)];
       seconds += (costs.forward_ms + costs.backward_ms) / 1000.0;
+      update_seconds += costs.update_ms / 1000.0;
       activation_bytes += costs.activation_bytes();
       parameter_bytes += costs.parameter_bytes;
       const auto& consumers = prepared_.successors[at(layer)];
@@ -324,6 +326,7 @@ CutStates Enumeration::finish() const {
     double augmented_bytes = 0;
     for (const int layer : augmented(state)) augmented_bytes += layers[at(layer)].activation_bytes();
     result.seconds.push_back(seconds);
+    result.update_seconds.push_back(update_seconds);
     result.activation_bytes.push_back(activation_bytes);
     result.parameter_bytes.push_back(parameter_bytes);
     result.crossing_bytes.push_back(crossing_bytes);
@@ -384,7 +387,8 @@ Status check(const Prepared& prepared, const CutStates& states) {
                     name(prepared.first_source), name(layer)));
   }
   const auto end = at(states.count - 1);
-  for (const double total : {states.seconds[end], states.activation_bytes[end] + states.parameter_bytes[end]}) {
+  for (const double total :
+       {states.seconds[end] + states.update_seconds[end], states.activation_bytes[end] + states.parameter_bytes[end]}) {
     if (!std::isfinite(total)) return base::input_error("the times or sizes of the layers add up beyond any number");
   }
   return {};

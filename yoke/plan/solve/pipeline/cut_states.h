@@ -49,6 +49,7 @@ struct CutStates {
   BitRows successors;  // row j: the states that can be reached from j, j itself not included
   // Sums over the layers inside each state.
   std::vector<double> seconds;  // forward + backward
+  std::vector<double> update_seconds;
   std::vector<double> activation_bytes;
   std::vector<double> parameter_bytes;
   /// Output of the layers in the state that a layer outside needs: what crosses the cut, once each.

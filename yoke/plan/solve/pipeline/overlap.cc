@@ -116,7 +116,7 @@ Priced price(const CutStates& states, const OverlapOptions& options, const Usage
     usage = usages.without(usage, group, choice.q);
     const double transfers = input + choice.output_seconds;
     stage.alone_seconds = choice.alone_seconds;
-    stage.compute_seconds = choice.alone_seconds * model.share(choice.q);
+    stage.compute_seconds = model.compute_seconds(first, choice.last, group, choice.q);
     stage.all_reduce_seconds = model.all_reduce_seconds(first, choice.last, choice.place, choice.q);
     stage.transfer_seconds = transfers * model.share(choice.q);
     stage.seconds = std::max({stage.compute_seconds, stage.all_reduce_seconds, stage.transfer_seconds});
@@ -252,13 +252,14 @@ void compare_with_data_parallel(const CutStates& states, const OverlapOptions& o
   for (const auto& group : options.groups) {
     bytes_per_s = std::min(bytes_per_s, nodes > 1 ? group.inter_bytes_per_s : group.intra_bytes_per_s);
   }
-  result.data_parallel_seconds = states.seconds.back() / slowest * model.share(devices);
+  const double shared = model.minibatches_per_update(devices);
+  result.data_parallel_seconds =
+      (states.seconds.back() * model.share(devices) + states.update_seconds.back() / shared) / slowest;
   for (int g = 0; g < model.groups(); ++g) {
     result.data_parallel_fits = result.data_parallel_fits && model.fits(0, states.count - 1, g, devices, devices);
   }
   if (devices == 1) return;
   const double once = 2.0 * (devices - 1) / devices * states.parameter_bytes.back() / bytes_per_s;
-  const double shared = options.schedule == PipelineSchedule::kStash ? devices : options.micro_batches;
   result.data_parallel_seconds = std::max(result.data_parallel_seconds, once / shared);
 }
 

@@ -5,7 +5,8 @@
 // `micro_batches` of a step otherwise. Then q may not exceed m: more replicas would have nothing to do.
 //
 // The communication of a stage overlaps its computation, so its seconds per minibatch are the largest of
-//    compute     alone share(q), where alone = seconds / speed
+//    compute     alone share(q), where alone = seconds / speed; and, where the profile knows it, the update over the
+//                minibatches that share one: q with kStash, m otherwise
 //    all-reduce  2 (q-1)/q parameters / bandwidth, over the minibatches that share one: q with kStash, where every
 //                replica gives its gradient after each of its minibatches, m otherwise
 //    transfers   2 (bytes in / bandwidth in + bytes out / bandwidth out) share(q): activations one way, gradients back.

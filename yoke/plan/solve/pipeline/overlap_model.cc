@@ -48,13 +48,18 @@ double OverlapModel::alone_seconds(int first, int last, int index) const {
   return states_.segment(states_.seconds, first, last) / group(index).speed;
 }
 
+double OverlapModel::compute_seconds(int first, int last, int index, int q) const {
+  const double update = states_.segment(states_.update_seconds, first, last) / group(index).speed;
+  return alone_seconds(first, last, index) * share(q) + update / minibatches_per_update(q);
+}
+
 double OverlapModel::all_reduce_seconds(int first, int last, const StagePlace& place, int q) const {
   if (q == 1) return 0;
   const DeviceGroup& on = group(place.group);
   const double parameters = states_.segment(states_.parameter_bytes, first, last);
   const double once =
       2.0 * (q - 1) / q * parameters / (place.spans_nodes ? on.inter_bytes_per_s : on.intra_bytes_per_s);
-  return once / (options_.schedule == PipelineSchedule::kStash ? q : options_.micro_batches);
+  return once / minibatches_per_update(q);
 }
 
 double OverlapModel::bytes_in(int first) const {

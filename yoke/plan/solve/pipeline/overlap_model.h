@@ -41,7 +41,13 @@ class OverlapModel {
   int most_replicas() const;
   /// Compute of one minibatch on one device.
   double alone_seconds(int first, int last, int group) const;
+  /// What one of q devices computes for each minibatch: its share of the passes and of an update.
+  double compute_seconds(int first, int last, int group, int q) const;
   double all_reduce_seconds(int first, int last, const StagePlace& place, int q) const;
+  /// Between two updates of q replicas.
+  int minibatches_per_update(int q) const {
+    return options_.schedule == PipelineSchedule::kStash ? q : options_.micro_batches;
+  }
   /// Of one minibatch on one side of a stage: `bytes` activations one way, their gradients the other.
   static double transfer_seconds(double bytes, double bytes_per_s) { return 2 * bytes / bytes_per_s; }
   /// What a stage of `seconds` per minibatch adds to a step after the first minibatch has passed it: its other rounds.

@@ -50,6 +50,7 @@ CutStates sorted_by_seconds(const CutStates& states) {
     const int from = order[at(j)];
     const auto copy = [&](auto member) { (sorted.*member)[at(j)] = (states.*member)[at(from)]; };
     copy(&CutStates::seconds);
+    copy(&CutStates::update_seconds);
     copy(&CutStates::activation_bytes);
     copy(&CutStates::parameter_bytes);
     copy(&CutStates::crossing_bytes);
@@ -170,8 +171,8 @@ void OverlapProgram::for_each_choice(int k, int usage, Wanted wanted, Visit visi
         choice.place = {g, model_.spans_nodes(g, used, q)};
         if (!wanted(choice.place, least_after)) continue;
         choice.alone_seconds = model_.alone_seconds(k + 1, last, g);
-        choice.overlapped =
-            std::max(choice.alone_seconds * model_.share(q), model_.all_reduce_seconds(k + 1, last, choice.place, q));
+        choice.overlapped = std::max(model_.compute_seconds(k + 1, last, g, q),
+                                     model_.all_reduce_seconds(k + 1, last, choice.place, q));
         if (choice.overlapped > limits_.pace || !wanted(choice.place, least(choice, least_after)) ||
             !model_.fits(k + 1, last, g, q, devices)) {
           continue;
