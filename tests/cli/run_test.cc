@@ -362,10 +362,9 @@ TEST_F(PlannedRuns, PipelinesCompeteWhereThereIsALayerProfile) {
   ASSERT_EQ(plan().pipeline_lanes.size(), 1U) << "40 MB a step over 10 MB/s";
   EXPECT_EQ(plan().lbs, 2);
   EXPECT_EQ(plan().workers(), 2);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("plan solved from"), HasSubstr("wins: data lanes takes"),
-                                 HasSubstr("predicted:"), Not(HasSubstr("equal split"))));
-  EXPECT_THAT(read_text(in_folder("events.jsonl")),
-              AllOf(HasSubstr("wins: data lanes takes"), HasSubstr("step_seconds")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("plan solved from"), HasSubstr("wins: data lanes"), HasSubstr("predicted:"),
+                                 Not(HasSubstr("equal split"))));
+  EXPECT_THAT(read_text(in_folder("events.jsonl")), AllOf(HasSubstr("wins: data lanes"), HasSubstr("step_seconds")));
   const std::string before = read_text(in_folder("plan.json"));
   ASSERT_EQ(run(planned({"--resume", "--set", "epochs=3"})).code, 0);
   EXPECT_EQ(read_text(in_folder("plan.json")), before);
@@ -375,7 +374,7 @@ TEST_F(PlannedRuns, PipelinesCompeteWhereThereIsALayerProfile) {
                             "profiles=" + temp_.file("profiles"), "--set", "batch.local=2"});
   ASSERT_EQ(fast.code, 0) << fast.out;
   EXPECT_EQ(plan().data_lanes.size(), 2U);
-  EXPECT_THAT(fast.out, AllOf(HasSubstr("data lanes wins"), HasSubstr("equal split")));
+  EXPECT_THAT(fast.out, AllOf(HasSubstr("data lanes: nothing else is worth a try"), HasSubstr("equal split")));
   EXPECT_THAT(read_text(in_folder("result.json")), HasSubstr("equal_split_step_seconds"));
 }
 
@@ -450,13 +449,12 @@ TEST_F(PlannedRuns, AProfiledModelTrainsAsAPipeline) {
       {YOKE_PROGRAM, "profile", "layers", "--model", "mlp", "--lbs", "16", "--budget", "1s", "--out", profiles});
   ASSERT_TRUE(measuring.wait(120s)) << measuring.output();
   ASSERT_EQ(measuring.exit_code(), 0) << measuring.output();
-  const std::string job = temp_.write(
-      "mlp.yaml", "model: {name: mlp}\ndata: {name: synthetic, limit: 192}\nbatch: {global: 64}\nprofiles: measured\n");
-  // However slow the machine is at this moment: reducing the gradients would take longer.
-  const std::string slowest = temp_.write("slowest.yaml", two_nodes("10kB/s"));
+  const std::string job = temp_.write("mlp.yaml",
+                                      "model: {name: mlp}\ndata: {name: synthetic, limit: 192, shape: [1, 28, 28], "
+                                      "classes: 10}\nbatch: {global: 64}\nprofiles: measured\n");
   for (const char* mode : {"pipeline", "auto"}) {
     std::filesystem::remove_all(folder());
-    Process training({YOKE_PROGRAM, "run", job, "--cluster", slowest, "--run-dir", folder(), "--set",
+    Process training({YOKE_PROGRAM, "run", job, "--cluster", slow_, "--run-dir", folder(), "--set",
                       std::string("parallel.mode=") + mode});
     ASSERT_TRUE(training.wait(120s)) << training.output();
     ASSERT_EQ(training.exit_code(), 0) << training.output();

@@ -223,7 +223,9 @@ Result<plan::AutoResult> solve_auto_plan(const cluster::Cluster& cluster, const 
 std::string why_it_won(const plan::AutoResult& result) {
   const plan::Candidate& winner = result.candidates.front();
   const plan::Candidate* other = rival(result);
-  if (other == nullptr) return fmt::format("{}: nothing else can run", winner.name);
+  if (other == nullptr) {
+    return fmt::format("{}: nothing else {}", winner.name, result.left_out.empty() ? "is worth a try" : "can run");
+  }
   const auto& a = winner.judgement;
   const auto& b = other->judgement;
   std::string text =

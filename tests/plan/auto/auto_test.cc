@@ -139,6 +139,22 @@ TEST(Auto, OffersEveryKindOfPlanThatKeepsTheMath) {
   EXPECT_THAT(names, Contains(HasSubstr("pipeline on quick, data lanes on the rest")));
 }
 
+TEST(Auto, WhoWantsAPipelineGetsSeveralStages) {
+  // So little to reduce that two whole models are faster.
+  const Setting setting = Setting::make({node("a", 2, "quick", 10)}, 4);
+  const StubJudge judge([](const Plan&) { return Judgement{.step_seconds = 1}; });
+  AutoRequest request = sixteen();
+  const auto free = solve_auto(setting.inputs(), request, judge);
+  ASSERT_TRUE(free.ok());
+  for (const auto& each : free->candidates) EXPECT_TRUE(each.plan.pipeline_lanes.empty()) << each.name;
+  request.schedules = {ScheduleKind::kFlush};
+  const auto solved = solve_auto(setting.inputs(), request, judge);
+  ASSERT_TRUE(solved.ok()) << solved.error().to_string();
+  for (const auto& each : solved->candidates) {
+    EXPECT_EQ(each.plan.pipeline_lanes.front().stages.size(), 2U) << each.name;
+  }
+}
+
 TEST(Auto, StaleSchedulesOnlyWhenAsked) {
   const Setting setting = unlike();
   const StubJudge judge([](const Plan&) -> base::Result<Judgement> { return Judgement{.step_seconds = 1}; });

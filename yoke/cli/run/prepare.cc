@@ -146,8 +146,8 @@ Result<JobPlan> solve_job(const plan::Job& job, const AutoPlanRequest& request, 
     return solve_any(job, request, cluster, context);
   }
   // A batch that adapts deals its workers to data lanes again and again.
-  const bool competes = request.search.schedules.size() > 1 && has_layer_profile(job) && !job.batch.adapt;
-  return competes ? solve_any(job, request, cluster, context) : solve_data_lanes(job, cluster, context);
+  const bool any = has_layer_profile(job) && !job.batch.adapt;
+  return any ? solve_any(job, request, cluster, context) : solve_data_lanes(job, cluster, context);
 }
 
 bool keeps_the_plan(const std::vector<JobChange>& changes, const plan::Job& job) {

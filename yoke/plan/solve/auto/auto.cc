@@ -201,12 +201,13 @@ class AutoSolver {
 
   /// `recompute`: without regard to memory, which the judge sees to.
   base::Result<OverlapResult> cut(std::vector<NodeGroup> groups, ScheduleKind kind, int count, bool recompute,
-                                  bool may_idle) const {
+                                  bool may_idle, int most_replicas = 0) const {
     OverlapOptions options{.schedule = solver_schedule(kind),
                            .aim = keeps_the_math(kind) ? PipelineAim::kStep : PipelineAim::kPace,
                            .micro_batches = count,
                            .optimizer_copies = request_.optimizer_copies,
-                           .may_idle = may_idle};
+                           .may_idle = may_idle,
+                           .most_replicas = most_replicas};
     for (auto& each : groups) {
       if (recompute) each.group.memory_bytes.reset();
       options.groups.push_back(each.group);
@@ -253,13 +254,19 @@ class AutoSolver {
     for (const bool recompute : {false, true}) {
       for (const auto& view : views) {
         for (const bool may_idle : {false, true}) {
-          const auto solved = cut(view, kind, workers(), recompute, may_idle);
+          auto solved = cut(view, kind, workers(), recompute, may_idle);
           if (!solved.ok()) {
             if (solved.error().kind == base::ErrorKind::kInput) return solved.error();
             if (tried.empty() && !may_idle && &view == &views.front()) {
               YOKE_CHECK(note(fmt::format("{} pipeline", to_string(kind)), solved.error()));
             }
             break;  // what idle devices allow, busy ones do
+          }
+          const int devices = inputs_.cluster.device_count();
+          if (solved->stages.size() == 1 && !allowed(ScheduleKind::kData) && devices > 1) {
+            // Who wants a pipeline gets one, wherever the model can be cut.
+            const auto divided = cut(view, kind, workers(), recompute, false, devices - 1);
+            if (divided.ok()) solved = *divided;
           }
           PipelineLane lane = lane_of(*solved, view, kind, workers(), recompute);
           if (lane.stages.size() == 1 && allowed(ScheduleKind::kData)) continue;  // data lanes by another name

@@ -278,7 +278,9 @@ OverlapResult describe(const LayerGraph& graph, const OverlapOptions& options, c
   compare_with_data_parallel(states, options, result);
   double fastest = 0;
   for (const auto& group : options.groups) fastest = std::max(fastest, group.speed);
-  result.single_seconds = states.seconds.back() / fastest;
+  const OverlapModel model(states, options);
+  result.single_seconds =
+      (states.seconds.back() + states.update_seconds.back() / model.minibatches_per_update(1)) / fastest;
   std::vector<int> ends;
   for (const auto& choice : plan.stages) ends.push_back(choice.last);
   result.stage_of = stage_of_layers(graph, states, ends);

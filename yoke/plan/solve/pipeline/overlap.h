@@ -81,6 +81,7 @@ struct OverlapOptions {
   int micro_batches = 8;     // minibatches between two updates; of no effect on the plan with kStash
   int optimizer_copies = 1;  // numbers the optimizer keeps per weight: 0 plain SGD, 1 momentum, 2 Adam
   bool may_idle = false;     // devices may stay unused where that is faster
+  int most_replicas = 0;     // of a stage; 0: any
   int state_limit = 0;       // most states before the graph is reduced; 0: what the groups allow
 };
 

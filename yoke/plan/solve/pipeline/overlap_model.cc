@@ -41,7 +41,9 @@ double OverlapModel::share(int q) const {
 }
 
 int OverlapModel::most_replicas() const {
-  return options_.schedule == PipelineSchedule::kStash ? std::numeric_limits<int>::max() : options_.micro_batches;
+  const int any = std::numeric_limits<int>::max();
+  return std::min(options_.schedule == PipelineSchedule::kStash ? any : options_.micro_batches,
+                  options_.most_replicas > 0 ? options_.most_replicas : any);
 }
 
 double OverlapModel::alone_seconds(int first, int last, int index) const {

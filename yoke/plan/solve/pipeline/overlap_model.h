@@ -37,7 +37,7 @@ class OverlapModel {
 
   /// The part of all minibatches that the busiest of q replicas takes.
   double share(int q) const;
-  /// With more, some would have nothing to do.
+  /// With more, some would have nothing to do, or more than the options allow.
   int most_replicas() const;
   /// Compute of one minibatch on one device.
   double alone_seconds(int first, int last, int group) const;
