@@ -23,7 +23,8 @@ CASES = {
     "resnet18": ([3, 32, 32], 10, [8, 16, 32]),
     "vgg11": ([3, 32, 32], 10, [4, 8, 16]),
 }
-STEPS = 12
+LEAST_STEPS = 12
+RUN_SECONDS = 4  # so that a moment of noise does not decide over short steps
 BANDWIDTH = 1e9  # of the cluster file; it cancels out: the all-reduce profile is relative to it
 CLUSTERS = {
     1: "nodes:\n  - {name: localhost}\n",
@@ -68,14 +69,15 @@ def price(build, cluster, profiles, cost, lbs, lanes, path):
     return json.loads(text)
 
 
-def run_plan(yoke, model, cluster, plan, folder):
+def run_plan(yoke, model, cluster, plan, predicted, folder):
     shape, classes, _ = CASES[model]
+    steps = max(LEAST_STEPS, min(400, int(RUN_SECONDS / predicted)))
     job = os.path.join(folder, "job.yaml")
     with open(plan) as file:
         gbs = json.load(file)["gbs"]
     with open(job, "w") as file:
         file.write(f"model: {{name: {model}}}\n"
-                   f"data: {{name: synthetic, shape: {json.dumps(shape)}, classes: {classes}, limit: {gbs * STEPS}}}\n"
+                   f"data: {{name: synthetic, shape: {json.dumps(shape)}, classes: {classes}, limit: {gbs * steps}}}\n"
                    f"batch: {{global: {gbs}}}\noptimizer: {{name: sgd, lr: 0.0001}}\n"
                    f"parallel: {{plan: {plan}}}\nepochs: 1\ncheckpoint: {{every_steps: 1000000, keep: 1}}\n")
     out = os.path.join(folder, "run")
@@ -116,7 +118,7 @@ def main():
                     plan = os.path.join(work, "plan.json")
                     iidp = price(options.build, cluster, out, "iidp", lbs, text, plan)["step_seconds"]
                     measured = price(options.build, cluster, out, "measured", lbs, text, plan)["step_seconds"]
-                    step = run_plan(yoke, model, cluster, plan, work)
+                    step = run_plan(yoke, model, cluster, plan, measured, work)
                     results.append({"model": model, "devices": devices, "lbs": lbs, "lanes": text,
                                     "predicted": measured, "predicted_iidp": iidp, "measured": step,
                                     "error": measured / step - 1, "error_iidp": iidp / step - 1})

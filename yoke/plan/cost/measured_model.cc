@@ -123,7 +123,8 @@ StepParts MeasuredModel::parts(int device_class, const LaneWork& work, Sync sync
   const ReduceTime reduce = reduce_(device_class, extent);
   const bool overlaps = sync == Sync::kOverlap;
   const double hidden = overlaps ? std::min(reduce.early, round.backward) * overlap_ : 0;
-  const double update = overlaps ? round.first : std::max(round.first, round.update);
+  // Where nothing is hidden (overlap_ 0) the measured step holds the whole update, however it is dealt out.
+  const double update = overlaps ? round.first : between(round.first, std::max(round.first, round.update), overlap_);
   const double rounds = work.ga + 1;
   return {.data = round.data * rounds,
           .forward = round.forward * rounds,
