@@ -13,6 +13,7 @@ that Yoke emulates. Prints one JSON object; progress goes to stderr.
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -90,11 +91,11 @@ class Hosts:
     def address(self, i):
         return f"{SUBNET}.{i + 1}"
 
-    def run(self, commands, environments, timeout):
-        """One command on each host; what the first one printed."""
+    def run(self, commands, environments, timeout, on=None):
+        """One command on each host, or on each of `on`; what the first one printed."""
         processes = []
         try:
-            for i, (command, environment) in enumerate(zip(commands, environments)):
+            for i, command, environment in zip(on or range(self.count), commands, environments):
                 # The namespace has a /sys of its own: the group is joined before.
                 inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', self.groups[i], "ip", "netns", "exec",
                           self.namespace(i), "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"host{i}"]
@@ -179,10 +180,10 @@ def profile_layers(folder, lbs, options):
         unlimit_cpu(group)
 
 
-def write_cluster(path, hosts, bandwidth):
+def write_cluster(path, hosts, used, bandwidth):
     with open(path, "w") as file:
         file.write("nodes:\n")
-        for i in range(hosts.count):
+        for i in used:
             file.write(f"  - {{name: host{i}, address: {hosts.address(i)}, devices: 1, inter_bandwidth: "
                        f"{bandwidth / 1e6:.3f}MB/s}}\n")
 
@@ -212,19 +213,23 @@ def median_step(seconds):
     return statistics.median(seconds[1:])  # the first one warms up
 
 
-def run_yoke(name, plan, hosts, folder, options):
+def run_yoke(name, plan, hosts, bandwidth, folder, options):
     with open(plan) as file:
-        lbs = json.load(file)["lbs"]
+        text = file.read()
     job = os.path.join(folder, f"{name}.yaml")
-    write_job(job, plan, lbs, options)
+    write_job(job, plan, json.loads(text)["lbs"], options)
     run_dir = os.path.join(folder, f"run-{name}")
-    arguments = [job, "--cluster", os.path.join(folder, "cluster.yaml"), "--run-dir", run_dir, "--backend", "gloo"]
+    # A plan may leave hosts idle: those have no rank.
+    used = sorted({int(number) for number in re.findall(r"host(\d+):0", text)})
+    cluster = os.path.join(folder, f"cluster-{name}.yaml")
+    write_cluster(cluster, hosts, used, bandwidth)
+    arguments = [job, "--cluster", cluster, "--run-dir", run_dir, "--backend", "gloo"]
     if options.emulated:
         yoke(["run", *arguments, "--emulate-links"], options)
     else:
-        environments = [{"RANK": str(i), "WORLD_SIZE": str(hosts.count), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-                         "MASTER_ADDR": hosts.address(0), "MASTER_PORT": str(PORT)} for i in range(hosts.count)]
-        hosts.run([[options.yoke, "train", *arguments]] * hosts.count, environments, options.timeout)
+        environments = [{"RANK": str(rank), "WORLD_SIZE": str(len(used)), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+                         "MASTER_ADDR": hosts.address(used[0]), "MASTER_PORT": str(PORT)} for rank in range(len(used))]
+        hosts.run([[options.yoke, "train", *arguments]] * len(used), environments, options.timeout, used)
     with open(os.path.join(run_dir, "metrics.jsonl")) as file:
         seconds = [json.loads(line)["step_seconds"] for line in file]
     shutil.rmtree(run_dir)
@@ -260,14 +265,14 @@ def choose(folder, schedules, batches, latency, options):
 def compare(hosts, folder, options):
     os.mkdir(folder)
     bandwidth, latency = (bytes_a_second(hosts.rate), 0) if options.emulated else measure_link(folder, hosts, options)
-    write_cluster(os.path.join(folder, "cluster.yaml"), hosts, bandwidth)
+    write_cluster(os.path.join(folder, "cluster.yaml"), hosts, range(hosts.count), bandwidth)
     data = choose(folder, ["data"], [options.gbs // hosts.count], latency, options)
     auto = choose(folder, [], sorted({*options.lbs, options.gbs // hosts.count}), latency, options)
     case = {"hosts": hosts.count, "rate": hosts.rate, "link_bytes_per_second": bandwidth}
     say(f"{hosts.count} hosts, {hosts.rate}: link {bandwidth / 1e6:.1f} MB/s, {1e6 * latency:.0f} us; predicted: "
         f"data parallel {data['step_seconds']:.2f} s, {auto['name']} of {auto['lbs']} {auto['step_seconds']:.2f} s")
     for key, plan in [("data", data), ("plan", auto)]:
-        measured = run_yoke(key, plan["plan"], hosts, folder, options)
+        measured = run_yoke(key, plan["plan"], hosts, bandwidth, folder, options)
         error = plan["step_seconds"] / measured - 1
         case[key] = {"name": plan["name"], "lbs": plan["lbs"], "predicted_seconds": plan["step_seconds"],
                      "measured_seconds": measured, "error": error}

@@ -93,13 +93,16 @@ struct Trainer::Core {
       return base::input_error(fmt::format("{} devices for a group of {} ranks", devices.size(), in->size()));
     }
     base::require(at_rest(), "another plan in the middle of a span");
-    YOKE_CHECK(same_plan(wanted, *in, deadline()));
-    YOKE_TRY(auto laid_out, Layout::make(wanted, options.architecture, devices, in->rank()));
-    if (laid_out.runs_on()) YOKE_CHECK(check_runs_on(wanted));
+    auto accepted = lay_out(wanted, *in, devices);
+    if (!accepted.ok()) {
+      // All ranks refuse it: none of them is lost, and the slower ones shall hear the reason and not that.
+      (void)in->close().ok();
+      return accepted.error();
+    }
     stage.reset();
     reducer.reset();
     group = std::move(in);
-    layout = std::make_unique<Layout>(std::move(laid_out));
+    layout = std::make_unique<Layout>(*std::move(accepted));
     plan = wanted;
     const bool fresh = !altered && updates == 0;
     const bool first_time = holding == nullptr;
@@ -118,6 +121,14 @@ struct Trainer::Core {
       batches.push_back({.step = cursor.step, .gbs = plan.gbs, .lbs = plan.lbs});
     }
     return {};
+  }
+
+  base::Result<Layout> lay_out(const plan::Plan& wanted, comm::Group& in,
+                               const std::vector<cluster::DeviceId>& devices) const {
+    YOKE_CHECK(same_plan(wanted, in, deadline()));
+    YOKE_TRY(Layout accepted, Layout::make(wanted, options.architecture, devices, in.rank()));
+    if (accepted.runs_on()) YOKE_CHECK(check_runs_on(wanted));
+    return accepted;
   }
 
   /// What a pipeline that is not drained after each step cannot do.
