@@ -96,9 +96,10 @@ class Hosts:
         processes = []
         try:
             for i, command, environment in zip(on or range(self.count), commands, environments):
-                # The namespace has a /sys of its own: the group is joined before.
-                inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', self.groups[i], "ip", "netns", "exec",
-                          self.namespace(i), "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"host{i}"]
+                # The namespace has a /sys of its own: the group is joined before. A host has one core: two threads on a
+                # share of one would wait for each other.
+                inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', self.groups[i], "taskset",
+                          "-c", str(i % os.cpu_count()), "ip", "netns", "exec", self.namespace(i), "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"host{i}"]
                 processes.append(subprocess.Popen(inside + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                                   env={**os.environ, **environment}))
             end = time.monotonic() + timeout

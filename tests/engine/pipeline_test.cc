@@ -198,7 +198,10 @@ TEST(Pipeline, ACheckpointGoesOnInAnotherCut) {
       const auto configured =
           own.trainer->configure(plan, join_ranks(*store, "g", rank, size), devices(static_cast<std::size_t>(size)));
       ASSERT_TRUE(configured.ok()) << configured.error().to_string();
-      for (int step = 0; step < steps; ++step) ASSERT_TRUE(own.trainer->step().ok());
+      for (int step = 0; step < steps; ++step) {
+        const auto done = own.trainer->step();
+        ASSERT_TRUE(done.ok()) << done.error().to_string();
+      }
       auto snapshot = own.trainer->snapshot();
       ASSERT_TRUE(snapshot.ok()) << snapshot.error().to_string();
       EXPECT_TRUE(own.trainer->group().close().ok());

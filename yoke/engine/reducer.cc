@@ -28,6 +28,11 @@ base::Result<std::unique_ptr<Reducer>> Reducer::make(const std::string& name, co
   return reducer;
 }
 
+Reducer::~Reducer() {
+  // One that has failed has told the others already.
+  for (const auto& subgroup : subgroups_) (void)subgroup->close().ok();
+}
+
 /// A group for the holders of each segment, in the order of segments; segments with the same holders share one.
 base::Status Reducer::make_groups(const std::string& name, const base::Deadline& deadline) {
   segment_groups_.assign(layout_.schedule().segments.size(), nullptr);

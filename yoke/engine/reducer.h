@@ -28,6 +28,11 @@ class Reducer {
                                                      comm::Group& group, double speed, const TraceSink& trace,
                                                      const base::Deadline& deadline, const base::Clock& clock);
 
+  /// Leaves its groups in good order: a slower rank that still finishes a step does not lose this one.
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
   /// By segment that this rank holds.
   const std::vector<int>& bucket_counts() const { return bucket_counts_; }
 
