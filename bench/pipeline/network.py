@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -302,6 +303,7 @@ def main():
     parser.add_argument("--profile-budget", default="60s")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for one contestant")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the networks go with it
     options.yoke = os.path.abspath(os.path.join(options.build, "bin", "yoke"))
     options.emulated = os.geteuid() != 0 or not shutil.which("tc") or not os.access(CGROUP, os.W_OK)
     if options.emulated:
