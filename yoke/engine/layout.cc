@@ -32,6 +32,21 @@ base::Status check_blocks(const plan::PipelineLane& lane, std::size_t number, co
 
 }  // namespace
 
+base::Status check_runs_on(const plan::Plan& plan, const plan::Job& job, bool scales_loss) {
+  const std::string& schedule = plan.pipeline_lanes.front().schedule;
+  const auto refuse = [&](const char* what, const char* field) {
+    return base::input_error(
+        fmt::format("schedule `{}` does not go with {}, which all stages would have to wait for in "
+                    "every step; use `1f1b-flush` or `gpipe`, or leave it out",
+                    schedule, what),
+        {.field = field});
+  };
+  if (job.optimizer.clip_norm > 0) return refuse("clipping by norm", "optimizer.clip_norm");
+  if (scales_loss) return refuse("a loss scale", "precision");
+  if (job.data.corrupt == plan::CorruptPolicy::kSkip) return refuse("skipping of corrupt samples", "data.corrupt");
+  return {};
+}
+
 base::Result<Layout> Layout::make(const plan::Plan& plan, const models::Architecture& architecture,
                                   const std::vector<cluster::DeviceId>& devices, int rank) {
   Layout layout;

@@ -9,10 +9,14 @@
 #include "yoke/base/result.h"
 #include "yoke/engine/holding.h"
 #include "yoke/models/model.h"
+#include "yoke/plan/job.h"
 #include "yoke/plan/plan.h"
 #include "yoke/plan/schedule.h"
 
 namespace yoke::engine {
+
+/// Input error, at the key of the job, for what a pipeline that is not drained after each step cannot do.
+base::Status check_runs_on(const plan::Plan& plan, const plan::Job& job, bool scales_loss);
 
 class Layout {
  public:

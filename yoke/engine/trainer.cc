@@ -127,24 +127,8 @@ struct Trainer::Core {
                                const std::vector<cluster::DeviceId>& devices) const {
     YOKE_CHECK(same_plan(wanted, in, deadline()));
     YOKE_TRY(Layout accepted, Layout::make(wanted, options.architecture, devices, in.rank()));
-    if (accepted.runs_on()) YOKE_CHECK(check_runs_on(wanted));
+    if (accepted.runs_on()) YOKE_CHECK(check_runs_on(wanted, options.job, options.loss_scale.has_value()));
     return accepted;
-  }
-
-  /// What a pipeline that is not drained after each step cannot do.
-  base::Status check_runs_on(const plan::Plan& wanted) const {
-    const std::string& schedule = wanted.pipeline_lanes.front().schedule;
-    const auto refuse = [&](const char* what, const char* field) {
-      return base::input_error(fmt::format("schedule `{}` does not go with {}, which all stages would have to wait for "
-                                           "in every step; use `1f1b-flush` or `gpipe`, or leave it out",
-                                           schedule, what),
-                               {.field = field});
-    };
-    if (options.job.optimizer.clip_norm > 0) return refuse("clipping by norm", "optimizer.clip_norm");
-    if (options.loss_scale) return refuse("a loss scale", "precision");
-    if (options.job.data.corrupt == plan::CorruptPolicy::kSkip)
-      return refuse("skipping of corrupt samples", "data.corrupt");
-    return {};
   }
 
   base::Status make_lanes() {

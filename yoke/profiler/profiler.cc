@@ -81,22 +81,6 @@ std::string setup_of(const Subject& subject, const Session& session) {
                      subject.device.threads, subject.device.speed);
 }
 
-std::string explain_sync(const profile::BucketProfile& buckets, plan::Sync sync) {
-  const auto& sizes = buckets.mebibytes;
-  if (sizes.size() < 2) {
-    return "there is one bucket, which is full only when the backward pass is over: both ways cost the same";
-  }
-  double before = 0;
-  for (std::size_t i = 0; i + 1 < sizes.size(); ++i) before += sizes[i];
-  const double average = before / static_cast<double>(sizes.size() - 1);
-  return fmt::format(
-      "the {} buckets before the last are {:.1f} MiB on average, {} 37.5 MiB (1.5 times the usual 25): {}",
-      sizes.size() - 1, average, sync == plan::Sync::kOverlap ? "at most" : "above",
-      sync == plan::Sync::kOverlap
-          ? "each is reduced and updated while the backward pass goes on"
-          : "updates between such large reductions would delay them, so all are updated at the end");
-}
-
 /// One call of measure().
 class Profiling {
  public:
@@ -226,9 +210,8 @@ class Profiling {
   Status buckets(Report& report) {
     begin("gradient buckets");
     report.buckets = {session_->bucket_mebibytes()};
-    const plan::Sync sync = plan::recommend_sync(report.buckets);
-    report.sync = plan::to_string(sync);
-    report.sync_reason = explain_sync(report.buckets, sync);
+    report.sync = plan::to_string(plan::recommend_sync(report.buckets));
+    report.sync_reason = plan::explain_sync(report.buckets);
     YOKE_CHECK(folder_->save_buckets(report.buckets));
     finish();
     return {};

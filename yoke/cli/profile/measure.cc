@@ -286,7 +286,7 @@ void print(const profiler::Report& report, const std::set<Part>& parts, std::ost
   }
   if (parts.contains(Part::kBuckets)) {
     print_buckets(report.buckets, out);
-    out << fmt::format("recommended sync: {}, for {}\n\n", report.sync, report.sync_reason);
+    out << fmt::format("recommended sync: {}\n\n", report.sync_reason);
   }
   if (parts.contains(Part::kLayers)) print_layers(report.layers, out);
   out << fmt::format("{}: {} measured, {} kept, in {}\n", report.node.node, report.measured, report.kept,
