@@ -137,7 +137,10 @@ Result<profiler::Trial> ProfilingChildren::try_steps(const profiler::Subject& su
 }
 
 Result<std::shared_ptr<void>> ProfilingChildren::keep_company(const profiler::Subject& subject, int lbs) {
-  if (neighbours_.empty() || context_.program.empty()) return std::shared_ptr<void>();
+  if (neighbours_.empty()) return std::shared_ptr<void>();
+  if (context_.program.empty()) {
+    return base::peer_error("cannot find this program's own file (/proc/self/exe) to keep the other devices busy with");
+  }
   std::vector<std::vector<std::string>> commands;
   for (const auto& device : neighbours_) {
     std::vector<std::string> argv{context_.program, "profile", kCompany};
