@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs every Debian package that Yoke needs to build, test and run. Safe to run again: does nothing when all is there.
 #   ./setup.sh          everything
+#   ./setup.sh --run    only what building and running Yoke needs, nothing for tests
 #   ./setup.sh --core   only what the `core` preset needs (no libtorch)
 #   ./setup.sh --list   print the packages, install nothing
 set -euo pipefail
@@ -11,25 +12,28 @@ core=(
   nlohmann-json3-dev libyaml-cpp-dev                     # files
   libeigen3-dev                                          # numerics of the forecaster
   libgloo-dev                                            # messages between hosts
-  libgtest-dev libgmock-dev                              # tests
 )
-full=(
-  libtorch-dev libopenblas0-pthread                      # tensors, autograd, kernels
+core_tests=(libgtest-dev libgmock-dev)
+training=(
+  libtorch-dev libopenblas0-openmp                       # tensors, autograd, kernels
   libopenmpi-dev openmpi-bin                             # ranks that mpirun starts
-  iproute2                                               # network namespaces as hosts, in tests
-  munge slurmctld slurmd slurm-client                    # a Slurm of one test's own; nothing of it is left running
   libturbojpeg0-dev libpng-dev zlib1g-dev                # images, packed data sets
   dataset-fashion-mnist                                  # the data the quickstart trains on
+)
+tests=(
+  iproute2                                               # network namespaces as hosts
+  munge slurmctld slurmd slurm-client                    # a Slurm of one test's own; nothing of it is left running
   python3-torch python3-torchvision                      # what tests and benchmarks compare with
   clang libclang-rt-dev clang-format clang-tidy          # second compiler, sanitizers, fuzzers, formatting
 )
 
-packages=("${core[@]}")
+everything=("${core[@]}" "${core_tests[@]}" "${training[@]}" "${tests[@]}")
 case "${1:-}" in
-  --core) ;;
-  --list) printf '%s\n' "${core[@]}" "${full[@]}"; exit 0 ;;
-  "") packages+=("${full[@]}") ;;
-  *) echo "setup.sh: unknown option $1; expected --core, --list or nothing" >&2; exit 2 ;;
+  --run) packages=("${core[@]}" "${training[@]}") ;;
+  --core) packages=("${core[@]}" "${core_tests[@]}") ;;
+  --list) printf '%s\n' "${everything[@]}"; exit 0 ;;
+  "") packages=("${everything[@]}") ;;
+  *) echo "setup.sh: unknown option $1; expected --run, --core, --list or nothing" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

@@ -2,7 +2,7 @@
 # The gate: set up, build, run every test. Ends with ctest's summary.
 #   ./test.sh               everything (what CI runs)
 #   ./test.sh --fast        the release build's quick tests only: for every few minutes of work
-#   ./test.sh --thorough    the tests again under clang (without libtorch), asan/ubsan and tsan: before a release
+#   ./test.sh --thorough    the tests again without libtorch, with clang, under asan/ubsan and tsan: before a release
 set -euo pipefail
 cd "$(dirname "$0")"
 mode="${1:-}"
@@ -20,7 +20,7 @@ build() {
 }
 
 if [ "$mode" = --thorough ]; then
-  for preset in clang asan tsan; do
+  for preset in core clang asan tsan tsan-torch; do
     step "build and test: $preset"
     build $preset
     ctest --preset $preset
@@ -38,14 +38,18 @@ fi
 step "headers compile alone"
 cmake --build --preset release --target all_verify_interface_header_sets yoke_torch_headers
 
+step "everything above the torch line, without libtorch"
+build core
+
 step "an installed Yoke, used by another project"
 tools/check-cpp-model.sh
 
 step "the CUDA sources compile"
-if [ -e "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" ]; then
+cuda="${CUDA_HOME:-/usr/local/cuda}/include"
+if [ -e "$cuda/cuda_runtime_api.h" ] && [ -e "$cuda/nccl.h" ]; then
   build cuda-check
 else
-  echo "skipped: there is no CUDA toolkit (CUDA_HOME, /usr/local/cuda)"
+  echo "skipped: there is no CUDA toolkit with NCCL (CUDA_HOME, /usr/local/cuda)"
 fi
 
 # The same inputs every time, so that the gate fails for what was changed and not for luck.

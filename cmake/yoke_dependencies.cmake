@@ -20,6 +20,19 @@ if(YOKE_TORCH)
   add_library(yoke_torch INTERFACE)
   target_link_libraries(yoke_torch INTERFACE ${TORCH_LIBRARIES})
   target_include_directories(yoke_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  # libtorch takes whatever BLAS the system's alternatives name. One with threads of its own beside libtorch's makes small
+  # models several times slower: both spin on the same cores. So programs name the one that uses OpenMP, as libtorch does.
+  if(YOKE_OPENMP_BLAS)
+    set(yoke_blas_folder "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp")
+    find_file(YOKE_OPENBLAS libopenblas.so.0 PATHS ${yoke_blas_folder} NO_DEFAULT_PATH)
+    find_file(YOKE_BLAS libblas.so.3 PATHS ${yoke_blas_folder} NO_DEFAULT_PATH)
+    if(NOT YOKE_OPENBLAS OR NOT YOKE_BLAS)
+      message(FATAL_ERROR "YOKE_OPENMP_BLAS is on but ${yoke_blas_folder} was not found: install libopenblas0-openmp, or "
+        "configure with -DYOKE_OPENMP_BLAS=OFF to use the system's BLAS")
+    endif()
+    target_link_options(yoke_torch INTERFACE "LINKER:--push-state,--no-as-needed" ${YOKE_BLAS} ${YOKE_OPENBLAS}
+      "LINKER:--pop-state" "LINKER:-rpath,${yoke_blas_folder}")
+  endif()
   install(TARGETS yoke_torch EXPORT yoke)
 
   # <torch/torch.h> takes half a minute to read: it is precompiled once, and every module below the torch line uses it.

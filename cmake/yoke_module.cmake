@@ -114,7 +114,7 @@ function(yoke_torch_headers target)
 endfunction()
 
 # yoke_test(NAME SOURCES ... LIBS ... [LABELS slow] [TORCH]): one GoogleTest binary whose cases ctest lists one by one.
-# TORCH: its sources include <torch/torch.h>, which is precompiled for them.
+# TORCH: its sources include <torch/torch.h>, which is precompiled for them; labelled `torch` unless LABELS says otherwise.
 # YOKE_SHARED_DATA points at the reference data; tests skip, and say so, where it is absent.
 function(yoke_test name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LIBS;LABELS" ${ARGN})
@@ -125,6 +125,9 @@ function(yoke_test name)
     YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
   if(arg_TORCH)
     yoke_use_torch_header(${name} yoke_torch_test_pch)
+    if(NOT arg_LABELS)
+      set(arg_LABELS torch)  # gtest_discover_tests takes one label
+    endif()
   else()
     target_precompile_headers(${name} PRIVATE <gmock/gmock.h>)
   endif()

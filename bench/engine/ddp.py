@@ -3,8 +3,9 @@
 
     bench/engine/ddp.py [--build build/release] [--rounds 3] [--models small_cnn,resnet18,...] [--ranks 1,2]
 
-Prints one JSON object: for each model and number of ranks the median step of both sides, the spread (quartiles) and
-the ratio (above 1: Yoke is faster).
+PyTorch gets the BLAS that Yoke is linked with, and so the same kernels; --own-blas leaves it the one that the system
+would give it. Prints one JSON object: for each model and number of ranks the median step of both sides, the spread
+(quartiles) and the ratio (above 1: Yoke is faster).
 """
 import argparse
 import json
@@ -45,10 +46,17 @@ def cores_of(rank, ranks):
     return cores[rank * share:(rank + 1) * share] or cores[:1]
 
 
-def start(command, rank, ranks, threads):
+def start(command, rank, ranks, threads, **environment):
     cores = cores_of(rank, ranks)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, OMP_NUM_THREADS=str(threads)),
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                            env=dict(os.environ, OMP_NUM_THREADS=str(threads), **environment),
                             preexec_fn=lambda: os.sched_setaffinity(0, cores))
+
+
+def blas_of(build):
+    """The folder of the BLAS that Yoke's programs load."""
+    printed = subprocess.run(["ldd", os.path.join(build, "bin", "bench_ddp_rank")], capture_output=True, text=True, check=True)
+    return next(os.path.dirname(line.split()[2]) for line in printed.stdout.splitlines() if "libblas.so" in line)
 
 
 def seconds_of(processes):
@@ -72,10 +80,11 @@ def run_yoke(build, model, ranks, threads, extra=()):
     return seconds_of([first, *others])
 
 
-def run_torch(model, ranks, threads):
+def run_torch(model, ranks, threads, blas):
     port = free_port()
     command = [PYTHON, os.path.join(HERE, "ddp_peer.py"), *arguments(model, ranks, threads), f"port={port}"]
-    return seconds_of([start([*command, f"rank={rank}"], rank, ranks, threads) for rank in range(ranks)])
+    environment = {"LD_LIBRARY_PATH": blas} if blas else {}
+    return seconds_of([start([*command, f"rank={rank}"], rank, ranks, threads, **environment) for rank in range(ranks)])
 
 
 def summary(seconds):
@@ -90,7 +99,9 @@ def main():
     parser.add_argument("--models", default=",".join(CASES))
     parser.add_argument("--ranks", default="1,2")
     parser.add_argument("--reproducible", action="store_true", help="also Yoke with reproducible: true")
+    parser.add_argument("--own-blas", action="store_true", help="PyTorch with the BLAS that the system gives it")
     options = parser.parse_args()
+    blas = None if options.own_blas else blas_of(options.build)
     results = []
     for model in options.models.split(","):
         for ranks in map(int, options.ranks.split(",")):
@@ -98,7 +109,7 @@ def main():
             sides = {"yoke": [], "torch": [], "reproducible": []}
             for _ in range(options.rounds):
                 sides["yoke"] += run_yoke(options.build, model, ranks, threads)
-                sides["torch"] += run_torch(model, ranks, threads)
+                sides["torch"] += run_torch(model, ranks, threads, blas)
                 if options.reproducible:
                     sides["reproducible"] += run_yoke(options.build, model, ranks, threads, ["reproducible=1"])
             result = {"model": model, "ranks": ranks, "threads": threads, "batch": CASES[model][2],
@@ -109,7 +120,7 @@ def main():
             results.append(result)
             print(f"{model} x{ranks}: yoke {result['yoke']['median_ms']:.1f} ms, torch {result['torch_ddp']['median_ms']:.1f} ms, "
                   f"ratio {result['ratio']:.2f}", file=sys.stderr)
-    print(json.dumps({"bench": "ddp", "results": results}))
+    print(json.dumps({"bench": "ddp", "blas_of_both": blas, "results": results}))
 
 
 if __name__ == "__main__":

@@ -263,7 +263,7 @@ TEST(BadInput, ValuesOfAProfileFolder) {
   refused("nodes/east.json", "\"node\": \"east\"", "\"node\": \"west\"", "found the node `west`");
   refused("nodes/east.json", "\"model\"", "\"modle\"", "required key `model` is missing");
   refused("nodes/east.json", "\"vsw\": 2", "\"vsw\": 1", "vsw");
-  refused("nodes/east.json", "\"version\": 2", "\"version\": 9", "version");
+  refused("nodes/east.json", "\"version\": 3", "\"version\": 9", "version");
   refused("buckets.json", "25.25", "0", "mebibytes[1]: found `0`");
   refused("comm.json", "1.5", "false", "intra[0].measured_ms: found false");
   refused("layers.json", "\"lstm\"", "\"in\"", "`in`");

@@ -214,6 +214,7 @@ TEST(PlanPipeline, AStepCountsFillingAndDraining) {
   const double transfer = 2 * 100 / 1.25e9;
   EXPECT_NEAR(step("1f1b-flush"), 0.003 + transfer + 0.006 + 3 * 0.006, 1e-12) << "the first goes through alone";
   EXPECT_NEAR(step("1f1b-stash"), 4 * 0.006, 1e-12);
+  EXPECT_NEAR(step("2bw"), 4 * 0.006, 1e-12) << "never drained either";
 }
 
 TEST(PlanPipeline, BadOptionsNameTheOption) {

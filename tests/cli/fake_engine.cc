@@ -82,6 +82,8 @@ plan::Plan default_plan(const RankOptions& options) {
 
 }  // namespace
 
+void select_device(const DeviceSpec& /*device*/) {}
+
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,
                                     const base::Clock& clock) {
   const int rank = group->rank();

@@ -15,6 +15,7 @@ using profile::Precision;
 using profile::Source;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using yoke::testing::TempFolder;
 
 /// Two blocks: a matrix product, and something that only moves bytes.
@@ -102,9 +103,23 @@ TEST(Estimate, PlansSayThatTheyRestOnOne) {
   base::Reader stages(staged);
   EXPECT_EQ(stages.root().field("source").text(), "estimate");
   EXPECT_THAT(yoke(pipeline).out, HasSubstr("from estimates"));
+  // What is priced anew, and what is taken as the plan says.
+  for (const auto& command : std::vector<std::vector<std::string>>{
+           {"plan", "auto", "--cluster", cluster, "--profiles", folder.path(), "--gbs", "32", "--lbs", "4"},
+           {"simulate", folder.file("plan.json"), "--cluster", cluster, "--profiles", folder.path()},
+           {"simulate", folder.file("plan.json")}}) {
+    const base::Document json = yoke_json(command);
+    base::Reader told(json);
+    EXPECT_EQ(told.root().field("source").text(), "estimate");
+    EXPECT_THAT(yoke(command).out, HasSubstr("from estimates"));
+  }
   const base::Document measured = yoke_json(example_batch("1024"));
   base::Reader real(measured);
   EXPECT_EQ(real.root().field("source").text(), "measured");
+  auto exact = example_batch("1024");
+  exact.insert(exact.end(), {"--out", folder.file("measured.json")});
+  ASSERT_EQ(yoke(exact).code, 0);
+  EXPECT_THAT(yoke({"simulate", folder.file("measured.json")}).out, Not(HasSubstr("estimates")));
 }
 
 TEST(ProfileEstimate, BadInputNamesTheOption) {

@@ -64,6 +64,30 @@ TEST(ProfileFiles, ConflictsAreNamedWithBothSums) {
   yoke::testing::expect_input_error(unite(shapes, std::nullopt), "x: found a folder of that name on host b");
 }
 
+TEST(ProfileFiles, WhatAFolderHoldsOnceIsTheFirstHosts) {
+  for (const std::string name : {"layers.json", "comm.json", "comm_profile_data/intra_comm_profile_data.txt"}) {
+    const std::vector<HostFiles> hosts{{"a", {}}, {"b", {file_of(name, "2")}}, {"c", {file_of(name, "3")}}};
+    const auto united = unite(hosts, std::nullopt);
+    ASSERT_TRUE(united.ok()) << united.error().to_string();
+    EXPECT_EQ(united->front(), (SharedFile{.file = hosts[1].files[0], .owner = 1, .chosen = true}));
+    EXPECT_EQ(unite(hosts, 2)->front().owner, 2U);
+    EXPECT_EQ(unite(hosts, 0)->front().owner, 1U) << "the one that is preferred has none";
+  }
+  yoke::testing::expect_input_error(
+      unite({{"a", {file_of("layers/n/8/layers.json", "1")}}, {"b", {file_of("layers/n/8/layers.json", "2")}}},
+            std::nullopt),
+      "layers/n/8/layers.json: found sha256");
+}
+
+TEST(ProfileFiles, HostsWithoutNamesAreToldToTakeOne) {
+  for (const std::string name : {"nodes/localhost.json", "layers/localhost/8/layers.json", "8/localhost/times"}) {
+    yoke::testing::expect_input_error(
+        unite({{"a", {file_of(name, "1", "m")}}, {"b", {file_of(name, "2", "m")}}}, std::nullopt),
+        "both were profiled as the node `localhost`: profile each with a name of its own, `yoke profile all --node "
+        "NAME`");
+  }
+}
+
 TEST(ProfileFiles, ManifestsAreNotTrusted) {
   const std::vector<SyncFile> files{file_of("nodes/a.json", "1", "m"), file_of("x", "")};
   EXPECT_EQ(*parse_manifest(to_manifest(files), "a"), files);
@@ -175,6 +199,56 @@ TEST_F(ProfileSync, AConflictIsRefusedEverywhere) {
   }
   EXPECT_FALSE(written());
 }
+
+#if YOKE_HAS_PROFILER
+TEST_F(ProfileSync, FoldersAsProfilingLeavesThemAreGathered) {
+  const auto profile = [&](char host, const std::vector<std::string>& named) {
+    std::filesystem::remove_all(folder_.file(std::string(1, host)));
+    std::vector<std::string> all{YOKE_PROGRAM,
+                                 "profile",
+                                 "all",
+                                 "--model",
+                                 "mlp",
+                                 "--lbs",
+                                 "2",
+                                 "--most-vsw",
+                                 "1",
+                                 "--budget",
+                                 "200ms",
+                                 "--out",
+                                 folder_.file(std::string(1, host))};
+    all.insert(all.end(), named.begin(), named.end());
+    Process process(all);
+    finish(process);
+  };
+  // Two devices each, so that there are links between them too.
+  for (const std::string name : {"a", "b"}) {
+    const std::string cluster = folder_.write(name + ".yaml", "nodes:\n- {name: " + name + ", devices: 2}\n");
+    profile(name[0], {"--cluster", cluster});
+  }
+  const base::Document said = last_json(run(0, 0).second);
+  base::Reader reader(said);
+  std::vector<std::string> notes;
+  for (auto& note : reader.root().field("notes").items()) notes.push_back(note.text());
+  EXPECT_THAT(notes, ::testing::IsSupersetOf({HasSubstr("layers.json: the hosts have different ones, that of host"),
+                                              HasSubstr("comm.json: the hosts have different ones")}));
+  for (const char host : {'a', 'b'}) {
+    EXPECT_EQ(profile::load_profiles(to(host))->nodes.size(), 2U);
+    for (const char* name : {"layers.json", "comm.json"}) {
+      EXPECT_EQ(read_text(to(host) + "/" + name), read_text(folder_.file(std::string("a/") + name)));
+    }
+    for (const std::string node : {"a", "b"}) {
+      const std::string own = "/layers/" + node + "/2/layers.json";
+      EXPECT_EQ(read_text(to(host) + own), read_text(folder_.file(node + own)));
+    }
+    std::filesystem::remove_all(to(host));
+  }
+
+  for (const char host : {'a', 'b'}) profile(host, {});
+  EXPECT_THAT(run(2, 2).second, AllOf(HasSubstr("profiled as the node `localhost`"), HasSubstr("--node NAME")));
+  EXPECT_FALSE(written());
+}
+#endif
 
 TEST_F(ProfileSync, AnotherModelIsRefusedEverywhere) {
   folder_.write("b/nodes/b.json", node_file("b", "other"));

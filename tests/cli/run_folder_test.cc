@@ -252,10 +252,11 @@ TEST(Recorder, WritesWhatTheContractSays) {
   EXPECT_EQ(read_text(temp.file("metrics.jsonl")),
             "{\"step\":1,\"x\":0}\n{\"step\":2,\"epoch\":0,\"gbs\":8,\"lbs\":4,\"workers\":2,\"loss\":null,\"lr\":0.1,"
             "\"step_seconds\":0.5,\"samples_per_second\":16.0,\"samples\":8,\"total_samples\":16}\n");
-  const auto result = recorder.finish({.steps = 2, .weights_sha256 = "ab"}, 3.5, 1.0);
+  const auto result = recorder.finish({.steps = 2, .weights_sha256 = "ab"}, 3.5, 1.0, profile::Source::kEstimate);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->samples_per_second, 16);
   EXPECT_EQ(result->equal_split_step_seconds, 2);
+  EXPECT_EQ(result->plan_source, profile::Source::kEstimate);
   EXPECT_TRUE(load_result(temp.file("result.json")).ok());
 
   int boards = 0;
@@ -282,10 +283,12 @@ TEST(RunResult, IsReadBackAsWritten) {
   result.rank.recoveries = 1;
   result.wall_seconds = 9;
   result.equal_split_step_seconds = 0.165;
+  result.plan_source = profile::Source::kEstimate;
   ASSERT_TRUE(save_result(temp.file("result.json"), result).ok());
   const auto back = load_result(temp.file("result.json"));
   ASSERT_TRUE(back.ok()) << back.error().to_string();
   EXPECT_EQ(to_json(*back).dump(), to_json(result).dump());
+  EXPECT_EQ(back->plan_source, profile::Source::kEstimate);
   EXPECT_NEAR(*prediction_error(back->rank), 0.1, 1e-12);
   EXPECT_THAT(to_json(result).dump(), HasSubstr("\"prediction_error\":0.0999"));
   const std::string text = summarize(result, "runs/x");

@@ -298,6 +298,34 @@ TEST_F(Runs, BadInputIsRefusedBeforeAnythingIsMade) {
   EXPECT_THAT(run({"train", job_}).out, HasSubstr("RANK: found no variables of a launcher"));
 }
 
+TEST_F(Runs, APlanFileMustFitTheCluster) {
+  plan::Plan plan{.model = "fake", .gbs = 4, .lbs = 2};
+  plan.pipeline_lanes = {
+      {.schedule = "1f1b-flush",
+       .workers = 2,
+       .stages = {
+           {.layers = {"a"}, .devices = {{"node0", 0}}},
+           {.layers = {"b"}, .devices = {{"node0", 1}}, .predicted = plan::StagePrediction{.memory_bytes = 3e9}}}}};
+  const std::string file = temp_.write("plan.json", plan::to_json(plan));
+  const auto refused = [&](const std::string& nodes, int code) {
+    const std::string cluster = temp_.write("small.yaml", "nodes:\n" + nodes);
+    const Outcome outcome =
+        run({"run", job_, "--cluster", cluster, "--run-dir", folder(), "--set", "parallel.plan=" + file});
+    EXPECT_EQ(outcome.code, code) << outcome.out;
+    EXPECT_FALSE(base::exists(folder()));
+    return outcome.out;
+  };
+  EXPECT_THAT(refused("- {name: node0, devices: 2, memory: 2GB}\n", 3),
+              AllOf(HasSubstr("plan.json"), HasSubstr("pipeline_lanes[0].stages[1]"),
+                    HasSubstr("stage 1 needs 3.0 GB on each device, but `node0:1` has 2.0 GB")));
+  EXPECT_THAT(
+      refused("- {name: node0}\n", 2),
+      AllOf(HasSubstr("plan.json"), HasSubstr("found the device `node0:1`, which the cluster has not (node0:0)"),
+            HasSubstr("--cluster")));
+  const std::string enough = temp_.write("enough.yaml", "nodes:\n- {name: node0, devices: 2, memory: 3GB}\n");
+  EXPECT_EQ(run({"run", job_, "--cluster", enough, "--run-dir", folder(), "--set", "parallel.plan=" + file}).code, 0);
+}
+
 TEST_F(Runs, MetricsAreServedWhileItRuns) {
   auto process = start(run_arguments({"--metrics-port", "0"}), {"YOKE_FAKE_STEP_MS=50"});
   ASSERT_TRUE(wait_for_steps(2));
@@ -376,6 +404,21 @@ TEST_F(PlannedRuns, PipelinesCompeteWhereThereIsALayerProfile) {
   EXPECT_EQ(plan().data_lanes.size(), 2U);
   EXPECT_THAT(fast.out, AllOf(HasSubstr("data lanes: nothing else is worth a try"), HasSubstr("equal split")));
   EXPECT_THAT(read_text(in_folder("result.json")), HasSubstr("equal_split_step_seconds"));
+}
+
+TEST_F(PlannedRuns, APlanFromEstimatesIsSaidToBeOne) {
+  const std::string told = "from estimates, not from measurements";
+  const Outcome measured = run(planned());
+  ASSERT_EQ(measured.code, 0) << measured.out;
+  EXPECT_THAT(measured.out, Not(HasSubstr(told)));
+  EXPECT_THAT(read_text(in_folder("result.json")), Not(HasSubstr("plan_source")));
+  std::filesystem::remove_all(folder());
+  temp_.write("profiles/layers.json", std::string(R"({"source": "estimate", )") + (kLayers + 1));
+  const Outcome outcome = run(planned());
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("; " + told), HasSubstr("plan           " + told))) << "before and after";
+  EXPECT_THAT(read_text(in_folder("events.jsonl")), HasSubstr(told));
+  EXPECT_THAT(read_text(in_folder("result.json")), HasSubstr("\"plan_source\": \"estimate\""));
 }
 
 TEST_F(PlannedRuns, TheJobSaysWhatMayCompete) {
@@ -502,6 +545,36 @@ TEST_F(Runs, RanksStartedByHandMeetAtTheStore) {
   EXPECT_THAT(ranks[0].output(), Not(HasSubstr("21 steps"))) << "one rank tells";
   EXPECT_EQ(steps(), up_to(kSteps));
   EXPECT_THAT(read_text(in_folder("trace.json")), AllOf(HasSubstr("\"pid\":0"), HasSubstr("\"pid\":1")));
+}
+
+TEST_F(Runs, RanksOfDevicesThatThePlanLeavesOutGo) {
+  const std::string three = temp_.write("three.yaml", "nodes:\n- {name: node0, devices: 3}\n");
+  const auto start_three = [&](const std::vector<int>& used) {
+    plan::Plan plan{.model = "fake", .gbs = 4, .lbs = 2};
+    for (const int index : used) plan.data_lanes.push_back({.device = {"node0", index}});
+    const std::string file = temp_.write("plan.json", plan::to_json(plan));
+    const std::string store = fmt::format("YOKE_STORE=127.0.0.1:{}", free_port());
+    std::vector<Process> ranks;
+    for (const int rank : {0, 1, 2}) {
+      ranks.push_back(start(train(job_, folder(), {"--cluster", three, "--set", "parallel.plan=" + file, "--trace"}),
+                            {fmt::format("YOKE_RANK={}", rank), "YOKE_SIZE=3", store}));
+    }
+    for (auto& rank : ranks) EXPECT_TRUE(rank.wait(60s)) << rank.output();
+    return ranks;
+  };
+  const auto left_out = start_three({0, 2});
+  for (const auto& rank : left_out) EXPECT_EQ(rank.exit_code(), 0) << rank.output();
+  EXPECT_THAT(left_out[1].output(), HasSubstr("the plan gives node0:1 nothing to do: rank 1 leaves"));
+  EXPECT_THAT(left_out[0].output(), HasSubstr("21 steps, 84 samples"));
+  EXPECT_EQ(steps(), up_to(kSteps));
+  EXPECT_THAT(read_text(in_folder("trace.json")), AllOf(HasSubstr("node0:2"), Not(HasSubstr("node0:1"))));
+
+  std::filesystem::remove_all(folder());
+  for (const auto& rank : start_three({1, 2})) {
+    EXPECT_EQ(rank.exit_code(), 2);
+    EXPECT_THAT(rank.output(), HasSubstr("--cluster: the plan gives node0:0 nothing to do, but it is the device of "
+                                         "rank 0"));
+  }
 }
 
 TEST_F(Runs, WhatRankZeroRefusesEndsAllRanks) {

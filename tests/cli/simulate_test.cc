@@ -2,6 +2,7 @@
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "yoke/profile/profile_folder.h"
 
 namespace yoke::cli {
 namespace {
@@ -74,6 +75,44 @@ TEST(Simulate, ADataPlanTakesWhatThePlannerPredicted) {
     // All lanes wait for the slowest of each bucket, which the planner's formula sees lane by lane.
     EXPECT_NEAR(reader.root().field("step_seconds").number(), predicted, 0.1 * predicted);
   }
+}
+
+TEST(Simulate, DataLanesArePricedAsPlanned) {
+  const TempFolder folder;
+  profile::NodeProfile node{.node = "a", .device_type = "cpu", .by_lbs = {}};
+  // A further round takes far more than the passes, which only the measured model believes.
+  node.by_lbs[4] = {.max_vsw = 1,
+                    .total_memory = {},
+                    .compute = {{.vsw = 1,
+                                 .total_ms = 100,
+                                 .data_ms = 1,
+                                 .forward_ms = 10,
+                                 .backward_ms = 20,
+                                 .update_ms = 5,
+                                 .round_ms = 90}}};
+  ASSERT_TRUE(profile::save_profiles(folder.path(), {.model = "m", .nodes = {node}, .buckets = {{1}}}).ok());
+  const std::string cluster = folder.write("cluster.yaml", "nodes:\n- {name: a, type: cpu, devices: 1}\n");
+  const std::string plan = folder.file("plan.json");
+  const std::vector<std::string> where{"--cluster", cluster, "--profiles", folder.path()};
+  const auto seconds = [&](std::vector<std::string> command, const std::string& cost) {
+    command.insert(command.end(), where.begin(), where.end());
+    if (!cost.empty()) command.insert(command.end(), {"--cost", cost});
+    const base::Document json = yoke_json(command);
+    base::Reader reader(json);
+    return reader.root().field("step_seconds").number();
+  };
+  std::map<std::string, double> simulated;
+  for (const std::string cost : {"", "auto", "measured", "iidp"}) {
+    const double planned = seconds({"plan", "batch", "--gbs", "12", "--lbs", "4", "--out", plan}, cost);
+    simulated[cost] = seconds({"simulate", plan}, cost);
+    EXPECT_NEAR(simulated[cost], planned, 1e-6) << cost;
+  }
+  EXPECT_NEAR(simulated["measured"], 0.100 + 2 * 0.090, 1e-9);
+  EXPECT_EQ(simulated[""], simulated["measured"]);
+  EXPECT_LT(simulated["iidp"], 0.8 * simulated["measured"]);
+  const Outcome refused = yoke({"simulate", plan, where[0], where[1], where[2], where[3], "--cost", "measurd"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--cost: found `measurd`"));
 }
 
 TEST(Simulate, JitterNeedsTheSameSeed) {

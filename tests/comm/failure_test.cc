@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
+#include <optional>
 
 #include "tests/comm/ranks.h"
 
@@ -46,6 +48,32 @@ INSTANTIATE_TEST_SUITE_P(Comm, Failure,
                          [](const auto& param) {
                            return std::string(std::get<0>(param.param)) + "_" + std::get<1>(param.param);
                          });
+
+TEST(Failure, ABusyRankIsNamedThoughOthersAreWaitedFor) {
+  // 3 waits for 2 and 2 for 1; so does 0, whose message another thread waits for. 1 computes: what it waits for ahead
+  // of need holds up nobody.
+  const base::SystemClock clock;
+  auto store = make_memory_store();
+  std::vector<std::jthread> threads;
+  for (const int rank : {0, 1, 2, 3}) {
+    threads.emplace_back([&, rank] {
+      const auto soon = base::Deadline::in(std::chrono::seconds(20), clock);
+      auto own = store->another(soon);
+      auto group = join({.name = "test", .rank = rank, .size = 4, .backend = "local"}, **own, soon, clock).value();
+      ASSERT_TRUE(group->run(barrier(), soon).ok());
+      std::array<std::byte, 8> data{};
+      const int from = std::array{1, 2, 1, 2}.at(static_cast<std::size_t>(rank));
+      std::optional<Waiting> waiting;
+      if (rank == 0) waiting.emplace(*group, from);
+      auto message = group->launch(receive(data.data(), data.size(), DType::kU8, from),
+                                   base::Deadline::in(std::chrono::milliseconds(500), clock));
+      const auto status = rank < 2 ? message.wait_ahead() : message.wait();
+      ASSERT_FALSE(status.ok());
+      EXPECT_THAT(group->failure()->ranks, ::testing::ElementsAre(1)) << status.error().to_string();
+      EXPECT_THAT(status.error().to_string(), AllOf(HasSubstr("rank 1 ("), HasSubstr("kept rank")));
+    });
+  }
+}
 
 TEST(Failure, TheStoreOfRankZeroDies) {
   using yoke::testing::Process;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/comm/ranks.h"
+#include "yoke/comm/decorate/by_place.h"
 #include "yoke/comm/decorate/faulty.h"
 #include "yoke/comm/decorate/shaped.h"
 
@@ -204,6 +205,45 @@ TEST(Join, AFullSharedMemoryIsAnErrorNotACrash) {
   });
   if (!code) GTEST_SKIP() << "needs the right to mount a small /dev/shm";
   EXPECT_EQ(*code, 0);
+}
+
+/// Stands for the memory of a GPU, which is not here: notes what it is asked for.
+class NotedBackend final : public Backend {
+ public:
+  explicit NotedBackend(std::vector<OpKind>& asked) : asked_(asked) {}
+  std::string_view name() const override { return "noted"; }
+  Outcome run(const Op& op, std::uint64_t, const Call&) override {
+    asked_.push_back(op.kind);
+    return std::nullopt;
+  }
+  std::unique_ptr<Transfer> start(const Op&) override { return nullptr; }
+  void interrupt() override {}
+
+ private:
+  std::vector<OpKind>& asked_;
+};
+
+TEST(ByPlace, OpsGoWhereTheirMemoryIs) {
+  const auto store = make_memory_store();
+  std::vector<OpKind> asked;
+  auto ranks = like({.name = "g", .backend = "local"}, 1);
+  EXPECT_FALSE((*join_all(ranks, *store).front())->takes_device_memory());
+  ranks.front().name = "placed";
+  ranks.front().decorate = [&](std::unique_ptr<Backend> inner) {
+    return make_backend_by_place(std::move(inner), std::make_unique<NotedBackend>(asked));
+  };
+  const auto groups = join_all(ranks, *store);
+  Group& group = **groups.front();
+  EXPECT_TRUE(group.takes_device_memory());
+  EXPECT_EQ(group.backend(), "noted");
+  std::vector<std::byte> data(8);
+  Op op = all_reduce(data.data(), data.size(), DType::kU8);
+  EXPECT_TRUE(group.run(op, in(seconds(10))).ok());
+  EXPECT_TRUE(group.run(barrier(), in(seconds(10))).ok());
+  EXPECT_TRUE(asked.empty()) << "memory of the host";
+  op.on_device = true;
+  EXPECT_TRUE(group.run(op, in(seconds(10))).ok());
+  EXPECT_EQ(asked, std::vector{OpKind::kAllReduce});
 }
 
 TEST(Shaped, OpsTakeAtLeastWhatTheLinkNeeds) {

@@ -71,6 +71,43 @@ TEST(Verdict, ABlamedNeighbourIsNotTheCauseIfAnotherHoldsItUp) {
   EXPECT_THAT(decide(notices, kThree, true)->ranks, ElementsAre(2));
 }
 
+Notice waits_for_message(int rank, int peer) {
+  Notice notice = late(rank, 3, peer, "receive of 8 u8");
+  notice.message = true;
+  return notice;
+}
+
+TEST(Verdict, AChainOfWaitsForMessagesIsFollowedToItsEnd) {
+  // 0 waits for 1, 1 waits for 2, and 2 computes.
+  const std::vector<Notice> notices{waits_for_message(0, 1), waits_for_message(1, 2), state(2, 3)};
+  const auto verdict = decide(notices, kThree, false);
+  EXPECT_THAT(verdict->ranks, ElementsAre(2));
+  EXPECT_EQ(verdict->cause, "rank 2 (c pid 3) kept rank 1 (b pid 2) waiting");
+}
+
+TEST(Verdict, ABusyRankWhoseMessageOfLaterIsLateBlamesNobody) {
+  // The busy rank's own notice comes first: what it waited for ahead of need, it does not need yet.
+  Notice ahead = waits_for_message(2, -1);
+  ahead.op = "";
+  const std::vector<Notice> notices{ahead, waits_for_message(0, 1), waits_for_message(1, 2)};
+  EXPECT_EQ(decide(notices, kThree, false)->cause, "rank 2 (c pid 3) kept rank 1 (b pid 2) waiting");
+  const std::vector<Notice> alone{ahead, state(0, 3, "barrier #3"), state(1, 3, "barrier #3")};
+  EXPECT_EQ(decide(alone, kThree, false)->cause, "rank 2 (c pid 3) did not do its part in time");
+}
+
+TEST(Verdict, RanksThatWaitForEachOtherBlameTheNeighbour) {
+  const std::vector<Notice> notices{waits_for_message(0, 1), waits_for_message(1, 2), waits_for_message(2, 0)};
+  EXPECT_EQ(decide(notices, kThree, false)->cause, "rank 1 (b pid 2) kept rank 0 (a pid 1) waiting");
+}
+
+TEST(Verdict, WhoIsLateBecauseItWaitsIsNotBlamed) {
+  // 2 is at the collective already; 0 waits for a message of 1, which computes.
+  Notice held_up = state(0, 3, "receive of 8 u8");
+  held_up.peer = 1;
+  const std::vector<Notice> notices{late(2, 4, 0, "all_reduce #4"), held_up, state(1, 3)};
+  EXPECT_EQ(decide(notices, kThree, false)->cause, "rank 1 (b pid 2) has not called all_reduce #4");
+}
+
 TEST(Verdict, ThoseStuckInUnlikeOpsDisagree) {
   const std::vector<Notice> notices{late(0, 4, 1, "broadcast #4 from rank 0"), state(1, 4, "broadcast #4 from rank 1"),
                                     state(2, 4, "broadcast #4 from rank 0")};

@@ -8,6 +8,7 @@
 
 #include "tests/engine/ranks.h"
 #include "tests/support/temp_folder.h"
+#include "yoke/engine/checkpoint/checkpoint.h"
 #include "yoke/engine/first_plan.h"
 
 namespace yoke::engine::testing {
@@ -107,6 +108,8 @@ TEST(Rank, ASlowDeviceGetsFewerWorkers) {
 TEST(Rank, GoesOnWithTheSameBitsOnAnotherClusterShape) {
   const yoke::testing::TempFolder folder;
   auto job = small_job();
+  job.model.name = "small_cnn";  // with buffers
+  job.optimizer = {.name = plan::OptimizerName::kAdamW, .lr = 0.002, .weight_decay = 1e-4};
   job.reproducible = true;
   const auto straight = run({.job = job, .devices = some_devices(1)});
   ASSERT_TRUE(straight[0].result.ok()) << straight[0].result.error().to_string();
@@ -149,12 +152,31 @@ TEST(Rank, ALocalBatchThatDoesNotFitIsMadeSmaller) {
   ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.error().to_string();
   EXPECT_LT(outcomes[0].witness.plans[0].lbs, 64);
 
+  // Half of 50 does not halve again: what divides the global batch does.
   options.plan.reset();
+  options.job.batch = {.global = 50, .local = {50}};
+  options.devices[0].memory_bytes = 3'500'000;
+  outcomes = run(options);
+  ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.error().to_string();
+  EXPECT_EQ(outcomes[0].witness.plans[0].gbs, 50);
+  EXPECT_LT(outcomes[0].witness.plans[0].lbs, 25);
+
   options.devices[0].memory_bytes = 100'000;
   outcomes = run(options);
   ASSERT_FALSE(outcomes[0].result.ok());
   EXPECT_EQ(outcomes[0].result.error().kind, base::ErrorKind::kInfeasible);
   EXPECT_THAT(outcomes[0].result.error().message, HasSubstr("does not fit"));
+}
+
+TEST(Rank, TheJobSaysHowMuchIsDroppedOut) {
+  auto job = small_job();
+  job.epochs = 1;
+  const auto first_loss = [&] { return run({.job = job, .devices = some_devices(1)})[0].witness.steps.at(0).loss; };
+  const double own = first_loss();
+  job.model.dropout = 0;  // what the model has anyway
+  EXPECT_NEAR(first_loss(), own, 1e-9);
+  job.model.dropout = 0.5;
+  EXPECT_GT(std::abs(first_loss() - own), 1e-4);
 }
 
 TEST(Rank, RefusesWhatCannotBeTrained) {
@@ -175,6 +197,40 @@ TEST(Rank, AFaultOfOneRankEndsAll) {
   for (const auto& outcome : run({.job = job, .devices = some_devices(3)})) {
     ASSERT_FALSE(outcome.result.ok());
     EXPECT_THAT(outcome.result.error().message, HasSubstr("not finite"));
+  }
+}
+
+TEST(Rank, WeightsThatAreNotFiniteNeverReplaceACheckpoint) {
+  auto pipeline = plan_of({}, 4);
+  pipeline.pipeline_lanes = {
+      {.schedule = "1f1b-flush",
+       .workers = 8,
+       .stages = {{.layers = {"fc1"}, .devices = {device(0)}}, {.layers = {"fc2", "fc3"}, .devices = {device(1)}}}}};
+  pipeline.gbs = 32;
+  for (const auto& plan : {plan_of({{2, 1}, {2, 1}}, 4), pipeline}) {
+    SCOPED_TRACE(plan.pipeline_lanes.empty() ? "data lanes" : "a pipeline");
+    const yoke::testing::TempFolder folder;
+    RankOptions options{.job = small_job(), .devices = some_devices(2), .checkpoints = folder.path() + "/checkpoints"};
+    options.plan = plan;
+    options.job.checkpoint.every_steps = 1;
+    options.job.checkpoint.keep = 1;
+    const auto good = run(options, 2);
+    ASSERT_TRUE(good[0].result.ok()) << good[0].result.error().to_string();
+
+    options.resume = true;
+    options.job.optimizer.lr = 1e60;  // the loss of the next step is finite still
+    for (const auto& outcome : run(options)) {
+      ASSERT_FALSE(outcome.result.ok());
+      EXPECT_EQ(outcome.result.error().kind, base::ErrorKind::kInput);
+      EXPECT_THAT(outcome.result.error().message, HasSubstr("the weights are not finite after step 4 (lr 1e+60)"));
+    }
+    std::vector<std::string> warnings;
+    const auto newest = load_newest(options.checkpoints, warnings);
+    ASSERT_TRUE(newest.ok() && newest->has_value());
+    EXPECT_TRUE(warnings.empty());
+    EXPECT_EQ((*newest)->meta.cursor.step, 3);
+    EXPECT_EQ(weights_sha256((*newest)->weights), good[0].result->weights_sha256);
+    for (const auto& [name, weight] : (*newest)->weights) EXPECT_TRUE(weight.isfinite().all().item<bool>()) << name;
   }
 }
 

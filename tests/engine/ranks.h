@@ -41,14 +41,17 @@ inline plan::Plan plan_of(const Shape& shape, int lbs, plan::Sync sync = plan::S
   return plan;
 }
 
-/// A job on synthetic data.
+/// A job on synthetic data, or on images.
 struct TestJob {
   plan::Job job;
   std::string model = "mlp";
   std::vector<std::int64_t> input{1, 6, 6};
   std::int64_t classes = 5;
   std::int64_t samples = 96;
+  std::string images = {};  // the folder; `input` is to fit
+  double dropout = -1;      // the model's own
   std::optional<LossScaleOptions> loss_scale = {};
+  bool meet = false;
 
   TestJob() {
     job.optimizer = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
@@ -56,6 +59,23 @@ struct TestJob {
     job.seed = 7;
   }
 };
+
+inline models::Architecture model_of(const TestJob& what) {
+  return models::make_model(what.model, {.classes = what.classes, .input_shape = what.input, .dropout = what.dropout})
+      .value();
+}
+
+inline std::unique_ptr<data::Dataset> data_of(const TestJob& what, data::Split split) {
+  data::DatasetOptions options{
+      .name = "synthetic", .split = split, .limit = what.samples, .shape = what.input, .classes = what.classes};
+  if (!what.images.empty()) {
+    options.name = "image-folder";
+    options.path = what.images;
+    options.image = what.input.back();
+    options.resize = what.input.back();
+  }
+  return data::open_dataset(options).value();
+}
 
 /// What one rank has: alive while the rank trains.
 struct Rank {
@@ -73,21 +93,18 @@ inline const base::Clock& test_clock() {
 
 inline Rank make_rank(const TestJob& what, int rank) {
   Rank made{.rank = rank};
-  data::DatasetOptions options{
-      .name = "synthetic", .limit = what.samples, .shape = what.input, .classes = what.classes};
-  made.train = data::open_dataset(options).value();
-  options.split = data::Split::kTest;
-  made.test = data::open_dataset(options).value();
+  made.train = data_of(what, data::Split::kTrain);
+  made.test = data_of(what, data::Split::kTest);
   made.device = tensor::make_cpu_device(1);
-  auto trainer = Trainer::make(
-      {.job = what.job,
-       .architecture = models::make_model(what.model, {.classes = what.classes, .input_shape = what.input}).value(),
-       .train = made.train.get(),
-       .test = made.test.get(),
-       .device = made.device.get(),
-       .loss_scale = what.loss_scale,
-       .patience = std::chrono::seconds(60)},
-      test_clock());
+  auto trainer = Trainer::make({.job = what.job,
+                                .architecture = model_of(what),
+                                .train = made.train.get(),
+                                .test = made.test.get(),
+                                .device = made.device.get(),
+                                .loss_scale = what.loss_scale,
+                                .meet = what.meet,
+                                .patience = std::chrono::seconds(60)},
+                               test_clock());
   made.trainer = std::move(trainer).value();
   return made;
 }

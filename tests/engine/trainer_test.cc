@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/data/pictures.h"
 #include "tests/engine/ranks.h"
+#include "tests/support/temp_folder.h"
 #include "yoke/engine/optimizer/lr.h"
-#include "yoke/tensor/memory.h"
+#include "yoke/tensor/compat.h"
 
 namespace yoke::engine::testing {
 namespace {
@@ -35,6 +37,7 @@ TEST(Trainer, ReproducibleMeansTheSameBits) {
   what.job.reproducible = true;
   what.model = "small_cnn";
   what.input = {1, 28, 28};
+  what.dropout = 0.4;
   const auto one = train(what, kShapesOfEight[0], 4, 4);
   ASSERT_EQ(one.losses.size(), 4U);
   for (const auto& shape : kShapesOfEight) {
@@ -48,34 +51,117 @@ TEST(Trainer, ReproducibleMeansTheSameBits) {
   EXPECT_LT(difference(one.weights, train(what, {{2, 1}, {1, 3}}, 4, 4).weights), 1e-3);
 }
 
-TEST(Trainer, OneWorkerIsPlainTorch) {
+/// Made-up pictures in two classes; those of one step of four workers, four samples each.
+void write_pictures(const yoke::testing::TempFolder& folder) {
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    const auto name = std::string(i % 2 == 0 ? "even" : "odd") + "/" + std::to_string(i) + ".png";
+    const auto picture = yoke::testing::to_png(yoke::testing::make_picture(40, 36, 3, i));
+    folder.write("train/" + name, picture);
+    if (i < 2) folder.write("val/" + name, picture);
+  }
+}
+
+TEST(Trainer, AugmentedImagesAreTheSameWhereverTheirWorkerRuns) {
+  const yoke::testing::TempFolder folder;
+  write_pictures(folder);
+  TestJob what;
+  what.job.reproducible = true;
+  what.model = "small_cnn";
+  what.images = folder.path();
+  what.input = {3, 32, 32};
+  what.classes = 2;
+  what.samples = 16;
+  const auto one = train(what, {{1, 3}}, 4, 3);
+  ASSERT_EQ(one.losses.size(), 3U);
+  for (const Shape& shape : {Shape{{2, 0}, {1, 1}}, Shape{{1, 0}, {3, 0}}}) {
+    EXPECT_TRUE(same_bits(one.weights, train(what, shape, 4, 3).weights));
+  }
+}
+
+struct PlainCase {
+  std::string name;
+  plan::Precision precision = plan::Precision::kFp32;
+  int workers = 1;
+  double dropout = 0;
+  bool images = false;
+};
+std::ostream& operator<<(std::ostream& out, const PlainCase& one) {
+  return out << one.name;
+}
+class PlainTorch : public ::testing::TestWithParam<PlainCase> {};
+
+/// A loop as anybody would write it: torch's optimizer, torch's autocast, worker after worker, each with the draws that
+/// its name gives it.
+TEST_P(PlainTorch, IsWhatWorkersCompute) {
+  const auto& [name, precision, workers, dropout, images] = GetParam();
+  const yoke::testing::TempFolder folder;
   TestJob what;
   what.job.optimizer.decay_all = true;
-  const auto ours = train(what, {{1, 0}}, 16, 12);
+  what.job.precision = precision;
+  what.job.epochs = 12;
+  what.samples = 16L * workers;
+  what.dropout = dropout;
+  if (images) {
+    write_pictures(folder);
+    what.images = folder.path();
+    what.input = {3, 32, 32};
+    what.classes = 2;
+    what.samples = 16;
+  } else if (workers == 1) {
+    what.samples = 96;
+  }
+  const int lbs = images ? 4 : 16;
+  const int steps = 12;
+  const auto ours = train(what, {{1, workers - 1}}, lbs, steps);
+  ASSERT_EQ(ours.losses.size(), 12U);
 
-  const auto architecture = models::make_model("mlp", {.classes = what.classes, .input_shape = what.input}).value();
+  const auto architecture = model_of(what);
   models::Network network(architecture, {.seed = 7});
-  const auto dataset =
-      data::open_dataset({.name = "synthetic", .limit = what.samples, .shape = what.input, .classes = what.classes})
-          .value();
+  const auto dataset = data_of(what, data::Split::kTrain);
   std::vector<torch::Tensor> parameters;
   for (const auto& parameter : network.parameters()) parameters.push_back(parameter.tensor);
   torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(1e-4));
   const data::Sampler sampler(what.samples, 7);
+  const data::StepShape shape{.workers = workers, .lbs = lbs};
   data::Cursor cursor;
-  for (int step = 0; step < 12; ++step) {
-    const data::StepShape shape{.workers = 1, .lbs = 16};
-    const auto batch = dataset->load(sampler.samples(cursor, shape, 0), std::nullopt).value();
-    models::Flow flow(batch.tensors);
+  for (int step = 0; step < steps; ++step) {
     optimizer.zero_grad();
-    network.forward(flow, {.training = true});
-    const auto score = architecture.loss(flow, {}, false);
-    score.loss.backward();
-    EXPECT_EQ(score.loss.item<double>(), ours.losses[static_cast<std::size_t>(step)]) << "step " << step;
+    double mean = 0;
+    for (int worker = 0; worker < workers; ++worker) {
+      base::StreamName draw{.seed = 7,
+                            .epoch = cursor.epoch,
+                            .step = static_cast<std::uint64_t>(cursor.step),
+                            .worker = static_cast<std::uint32_t>(worker),
+                            .purpose = base::Purpose::kAugment};
+      models::Flow flow(dataset->load(sampler.samples(cursor, shape, worker), draw).value().tensors);
+      draw.purpose = base::Purpose::kDropout;
+      torch::Tensor loss;
+      {
+        std::optional<tensor::Autocast> autocast;
+        if (precision == plan::Precision::kBf16) autocast.emplace(torch::kCPU, torch::kBFloat16);
+        network.forward(flow, {.training = true, .generator = generator_for(draw, torch::kCPU)});
+        loss = torch::cross_entropy_loss(flow.at("x"), flow.at("targets"));
+      }
+      EXPECT_EQ(loss.scalar_type(), torch::kFloat);
+      (loss / workers).backward();
+      mean += loss.item<double>() / workers;
+    }
+    // Of one worker to the last bit; of several the sum is rounded in another order.
+    EXPECT_NEAR(mean, ours.losses[static_cast<std::size_t>(step)], workers == 1 ? 0 : 1e-5) << "step " << step;
     optimizer.step();
     cursor = sampler.advance(cursor, shape);
   }
+  NamedTensors theirs;
+  for (const auto& parameter : network.parameters()) theirs.emplace_back(parameter.name, parameter.tensor.detach());
+  EXPECT_LT(difference(theirs, ours.weights), workers == 1 ? 1e-6 : 1e-4);
 }
+
+INSTANTIATE_TEST_SUITE_P(Trainer, PlainTorch,
+                         ::testing::Values(PlainCase{.name = "Fp32"},
+                                           PlainCase{.name = "Bf16", .precision = plan::Precision::kBf16},
+                                           PlainCase{.name = "Dropout", .workers = 4, .dropout = 0.4},
+                                           PlainCase{.name = "Images", .workers = 4, .images = true}),
+                         [](const auto& param) { return param.param.name; });
 
 TEST(Trainer, AShortLastStepIsWeightedByItsSamples) {
   TestJob what;
@@ -111,21 +197,23 @@ TEST(Trainer, ClipsByTheNormOfTheWholeGradient) {
   }
 }
 
-TEST(Trainer, TakesAnotherPlanAndGroupBetweenSteps) {
-  TestJob what;
-  what.job.epochs = 4;
-  constexpr int kLbs = 4;
-  const auto undisturbed = train(what, {{1, 7}}, kLbs, 10);
+/// The ranks that take part, by their own numbers, and how they train.
+struct Generation {
+  std::vector<int> members;
+  Shape shape;
+};
 
-  // Ranks that take part in each generation, by their own number; two steps each.
-  const std::vector<std::pair<std::vector<int>, Shape>> generations{{{0, 1}, {{2, 1}, {1, 3}}},
-                                                                    {{0}, {{4, 1}}},
-                                                                    {{2, 0}, {{1, 3}, {2, 1}}},
-                                                                    {{1, 2, 3}, {{1, 1}, {2, 1}, {2, 0}}},
-                                                                    {{3}, {{8, 0}}}};
+/// What there was after each generation.
+struct Generations {
+  std::vector<double> losses;  // of all steps
+  std::vector<Checkpoint> ends;
+};
+
+/// Each trains `steps` steps with a plan and a group of its own. A rank that was not there gets the state.
+Generations train_in_turn(const TestJob& what, const std::vector<Generation>& generations, int lbs, int steps) {
   const auto store = comm::make_memory_store();
-  std::vector<double> losses(10);
-  NamedTensors weights;
+  Generations result{.losses = std::vector<double>(generations.size() * static_cast<std::size_t>(steps)),
+                     .ends = std::vector<Checkpoint>(generations.size())};
   in_threads(4, [&](int number) {
     Rank own = make_rank(what, number);
     for (std::size_t g = 0; g < generations.size(); ++g) {
@@ -134,20 +222,45 @@ TEST(Trainer, TakesAnotherPlanAndGroupBetweenSteps) {
       if (found == members.end()) continue;
       const int rank = static_cast<int>(found - members.begin());
       auto group = join_ranks(*store, "generation " + std::to_string(g), rank, static_cast<int>(members.size()));
-      const auto configured = own.trainer->configure(plan_of(shape, kLbs), std::move(group), devices(members.size()));
+      const auto configured = own.trainer->configure(plan_of(shape, lbs), std::move(group), devices(members.size()));
       ASSERT_TRUE(configured.ok()) << configured.error().to_string();
-      ASSERT_EQ(own.trainer->cursor().step, static_cast<std::int64_t>(2 * g)) << "a rank that joins gets the state";
-      for (std::size_t i = 0; i < 2; ++i) {
+      const std::size_t first = g * static_cast<std::size_t>(steps);
+      ASSERT_EQ(own.trainer->cursor().step, static_cast<std::int64_t>(first)) << "a rank that joins gets the state";
+      for (int i = 0; i < steps; ++i) {
         const auto report = own.trainer->step();
         ASSERT_TRUE(report.ok()) << report.error().to_string();
-        if (rank == 0) losses[2 * g + i] = report->loss;
+        if (rank == 0) result.losses[first + static_cast<std::size_t>(i)] = report->loss;
       }
-      if (g + 1 == generations.size()) weights = copy_of(own.trainer->snapshot().value().weights);
+      if (rank == 0) {
+        auto& end = result.ends[g];
+        end = own.trainer->snapshot().value();
+        end.weights = copy_of(end.weights);
+        end.optimizer = copy_of(end.optimizer);
+      }
       EXPECT_TRUE(own.trainer->group().close().ok());
     }
   });
-  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], undisturbed.losses[i], 1e-5) << i;
-  EXPECT_LT(difference(undisturbed.weights, weights), 1e-4);
+  return result;
+}
+
+TEST(Trainer, TakesAnotherPlanAndGroupBetweenSteps) {
+  TestJob what;
+  what.model = "small_cnn";  // with buffers
+  what.job.reproducible = true;
+  what.job.optimizer = {.name = plan::OptimizerName::kAdam, .lr = 0.002, .weight_decay = 1e-4};
+  what.job.epochs = 4;
+  constexpr int kLbs = 4;
+  const auto undisturbed = train(what, {{1, 7}}, kLbs, 10);
+  const auto [losses, ends] = train_in_turn(what,
+                                            {{{0, 1}, {{2, 1}, {1, 3}}},
+                                             {{0}, {{4, 1}}},
+                                             {{2, 0}, {{1, 3}, {2, 1}}},
+                                             {{1, 2, 3}, {{1, 1}, {2, 1}, {2, 0}}},
+                                             {{3}, {{8, 0}}}},
+                                            kLbs, 2);
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], undisturbed.losses[i], 1e-9) << i;
+  const auto& weights = ends.back().weights;
+  EXPECT_TRUE(same_bits(undisturbed.weights, weights)) << difference(undisturbed.weights, weights);
 }
 
 TEST(Trainer, AnotherBatchSizeGoesOnAtTheSameSample) {
@@ -172,6 +285,7 @@ TEST(Trainer, ACheckpointGoesOnWithTheSameBits) {
   what.model = "small_cnn";
   what.input = {1, 28, 28};
   what.job.reproducible = true;
+  what.job.optimizer = {.name = plan::OptimizerName::kAdam, .lr = 0.002, .weight_decay = 1e-4};
   const auto straight = train(what, {{1, 7}}, 4, 6);
   const auto store = comm::make_memory_store();
   Checkpoint saved;
@@ -237,26 +351,6 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
   });
 }
 
-TEST(Trainer, MoreWorkersAtOnceShareWeightsGradientsAndState) {
-  tensor::use_metered_cpu_memory();
-  TestJob what;
-  what.input = {1, 200, 200};  // weights far larger than activations
-  what.samples = 16;
-  const auto bytes_with = [&](int vsw) {
-    const auto before = tensor::cpu_memory().bytes;
-    Rank own = make_rank(what, 0);
-    const auto store = comm::make_memory_store();
-    EXPECT_TRUE(own.trainer->configure(plan_of({{vsw, 0}}, 2), join_ranks(*store, "g", 0, 1), devices(1)).ok());
-    EXPECT_TRUE(own.trainer->step().ok());
-    return std::pair(tensor::cpu_memory().bytes - before, own.trainer->state_bytes().total());
-  };
-  const auto [one, state] = bytes_with(1);
-  const auto [four, same_state] = bytes_with(4);
-  EXPECT_EQ(state, same_state);
-  EXPECT_GE(one, state);
-  EXPECT_LT(four - one, state / 20) << "a worker more must not cost another set of weights";
-}
-
 TEST(Trainer, ComputesInBf16WithWeightsInF32) {
   TestJob what;
   what.job.precision = plan::Precision::kBf16;
@@ -280,6 +374,32 @@ TEST(Trainer, ScalesTheLossAndLeavesOutStepsThatOverflow) {
   what.job.epochs = 4;
   what.loss_scale = LossScaleOptions{.start = std::ldexp(1.0, 127)};
   EXPECT_FALSE(same_bits(fresh, train(what, {{2, 1}, {1, 3}}, 4, 12).weights)) << "the factor falls until it fits";
+}
+
+TEST(Trainer, TheLossScaleIsPartOfTheState) {
+  TestJob what;
+  what.job.reproducible = true;
+  what.job.epochs = 4;
+  what.job.lr.warmup_steps = 20;  // a step that makes no update must not count there
+  // Beyond f32 at first: a few steps make no update. Then it grows and falls in turn.
+  what.loss_scale = LossScaleOptions{.start = std::ldexp(1.0, 130), .grow_after = 2};
+  const auto undisturbed = train(what, {{1, 7}}, 4, 12);
+  ASSERT_EQ(undisturbed.losses.size(), 12U);
+
+  // Those that join come first: they must not be taken for the furthest.
+  const auto [losses, ends] =
+      train_in_turn(what, {{{0}, {{4, 1}}}, {{1, 0}, {{2, 1}, {1, 3}}}, {{2, 0, 1}, {{1, 1}, {2, 1}, {2, 0}}}}, 4, 3);
+  EXPECT_EQ(ends[0].meta.updates, 0) << "none of these steps made one";
+  EXPECT_EQ(ends[0].meta.loss_scale.value(), (LossScaleState{.factor = std::ldexp(1.0, 127)}));
+  EXPECT_GT(ends[2].meta.updates, 0);
+  EXPECT_LT(ends[2].meta.updates, 6);
+
+  Rank own = make_rank(what, 0);
+  const auto store = comm::make_memory_store();
+  ASSERT_TRUE(own.trainer->restore(ends[2], "saved").ok());
+  ASSERT_TRUE(own.trainer->configure(plan_of({{8, 0}}, 4), join_ranks(*store, "resumed", 0, 1), devices(1)).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(own.trainer->step().ok());
+  EXPECT_TRUE(same_bits(undisturbed.weights, own.trainer->snapshot().value().weights));
 }
 
 TEST(LossScale, FallsAtOnceAndGrowsSlowly) {

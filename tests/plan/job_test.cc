@@ -26,7 +26,7 @@ seed: 1
 )";
 
 constexpr const char* kTraining = R"(
-model: {name: torchscript, path: net.pt, weights: start.safetensors}
+model: {name: torchscript, path: net.pt, weights: start.safetensors, dropout: 0.25}
 data: {name: synthetic, shape: [3, 32, 32], classes: 7, image: 96, resize: 112, corrupt: skip, threads: 3}
 batch: {global: 64}
 optimizer: {name: adamw, lr: 0.01, betas: [0.8, 0.95], eps: 1.0e-6, decay_all: true, clip_value: 0.5}
@@ -72,6 +72,7 @@ TEST(Job, ReadsEveryKeyOfTraining) {
   ASSERT_TRUE(job.ok()) << job.error().to_string();
   EXPECT_EQ(job->model.path, "net.pt");
   EXPECT_EQ(job->model.weights, "start.safetensors");
+  EXPECT_EQ(job->model.dropout, 0.25);
   EXPECT_THAT(job->data.shape, ElementsAre(3, 32, 32));
   EXPECT_EQ(job->data.classes, 7);
   EXPECT_EQ(job->data.image, 96);
@@ -185,6 +186,9 @@ TEST(Job, RefusesBadValues) {
               HasSubstr("optimizer.clip_value"));
   EXPECT_THAT(error_of(training_with("smoothing: 0.1", "smoothing: 1")).to_string(),
               HasSubstr("label_smoothing: found `1`, expected a number >= 0 and < 1"));
+  EXPECT_THAT(error_of(training_with("dropout: 0.25", "dropout: 1")).to_string(),
+              HasSubstr("model.dropout: found `1`, expected a number >= 0 and < 1"));
+  EXPECT_THAT(error_of(training_with("dropout: 0.25", "dropout: -1")).to_string(), HasSubstr("model.dropout"));
   EXPECT_THAT(error_of(training_with("warmup_from: 0.25", "warmup_from: 1.5")).to_string(),
               HasSubstr("lr.warmup_from: found `1.5`, expected a number from 0 to 1"));
   EXPECT_THAT(error_of(training_with("power: 2", "power: 0")).to_string(), HasSubstr("lr.power"));

@@ -83,7 +83,7 @@ TEST(Plan, RefusesWhatCannotRun) {
   refused(plan, "device a:1 is used twice");
   plan = mixed();
   plan.pipeline_lanes[0].stages[1].layers.clear();
-  refused(plan, "stage without layers");
+  refused(plan, "found no layers in stages[1]");
   plan = mixed();
   plan.pipeline_lanes[0].stages.clear();
   refused(plan, "without stages");

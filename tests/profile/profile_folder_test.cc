@@ -22,7 +22,7 @@ ProfileSet sample_set() {
                      .by_lbs = {{16,
                                  {2,
                                   base::Bytes{9007199254740993},  // not a double
-                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75, 40.25, Confidence{0.0125, 12, true}},
+                                  {{1, 44, 2.5, 12.5, 25, 1.5, 0, 0.75, 40.25, Confidence{0.0125, 12, true, 3}},
                                    {2, 73.5, 5, 22.5, 44.5, 1.5, 0.5, 0.75}},
                                   MemoryParts{4096, 4096, 8192, 64, 9007199254740993, 128, 20480, true, false}}},
                                 {32, {std::nullopt, std::nullopt, {{1, 80, 5, 25.1, 50, 1.5, 0, 0}}}}},
@@ -44,7 +44,7 @@ LayerGraph sample_graph() {
                                   .stage = 2}},
                                 {{0, 1}, {0, 1}});
   EXPECT_TRUE(graph.ok());
-  return graph->with_lbs(8);
+  return graph->with_lbs(8).with_confidence(Confidence{0.0625, 9, false, 3});
 }
 
 TEST(ProfileFolder, GoldenSampleReadsAndWritesItself) {
@@ -129,6 +129,16 @@ TEST(ProfileFolder, FirstVersionIsStillRead) {
   EXPECT_FALSE(node->profile.by_lbs.at(8).memory);
 }
 
+TEST(ProfileFolder, ConfidenceOfTheSecondVersionSaysNothingOfVisits) {
+  const auto node = parse_node_file(R"({"format": "yoke-node-profile", "version": 2, "model": "m", "node": "n",
+    "device_type": "cpu", "local_batches": [{"lbs": 8, "compute": [{"vsw": 1, "total_ms": 4, "data_ms": 0,
+    "forward_ms": 1, "backward_ms": 2, "update_ms": 1, "copy_ms": 0, "bn_sync_ms": 0,
+    "confidence": {"spread": 0.01, "count": 5, "noisy": false}}]}]})",
+                                    "old.json");
+  ASSERT_TRUE(node.ok()) << node.error().to_string();
+  EXPECT_FALSE(node->profile.by_lbs.at(8).compute.front().confidence->visits) << "it is complete";
+}
+
 TEST(ProfileFolder, LayersWithoutBatchAndUpdatesAreOfTheFirstVersion) {
   auto layers = sample_graph().layers();
   layers[1].update_ms = 0;
@@ -140,6 +150,8 @@ TEST(ProfileFolder, LayersWithoutBatchAndUpdatesAreOfTheFirstVersion) {
   ASSERT_TRUE(again.ok()) << again.error().to_string();
   EXPECT_EQ(*again, plain);
   EXPECT_FALSE(again->lbs());
+  EXPECT_NE(to_layers_json(plain.with_lbs(8)).find("\"version\": 2"), std::string::npos);
+  EXPECT_NE(to_layers_json(plain.with_confidence(Confidence{})).find("\"version\": 3"), std::string::npos);
 }
 
 TEST(ProfileFolder, RealGraphsSurvive) {
@@ -180,7 +192,7 @@ TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
     set(east, pointer, value);
     expect_input_error(load(), part);
   };
-  expect("/version", 3, "east.json:3: version: found version 3 of yoke-node-profile, expected at most 2");
+  expect("/version", 4, "east.json:3: version: found version 4 of yoke-node-profile, expected at most 3");
   expect("/format", "yoke-plan", "east.json:2: format: found `yoke-plan`, expected yoke-node-profile");
   expect("/modle", "x", "unknown key `modle`, did you mean `model`?");
   expect("/source", "estimated", "source: found `estimated`, expected measured or estimate");
@@ -196,6 +208,7 @@ TEST_F(ProfileFolderCopy, BadNodeFilesAreOneError) {
   expect("/local_batches/0/compute/0/colour", 1, "local_batches[0].compute[0]: unknown key `colour`");
   expect("/local_batches/0/compute/0/round_ms", -1, "compute[0].round_ms: found `-1`");
   expect("/local_batches/0/compute/0/confidence/count", 0, "confidence.count: found `0`");
+  expect("/local_batches/0/compute/0/confidence/visits", 0, "confidence.visits: found `0`");
   expect("/local_batches/0/memory/worker", -1, "memory.worker: found `-1`");
   expect("/local_batches/0/memory/colour", 1, "memory: unknown key `colour`");
   expect("/local_batches", 7, "local_batches: found `7`, expected a list");
@@ -251,6 +264,8 @@ TEST_F(ProfileFolderCopy, BadLayerFilesAreOneError) {
   expect("/layers/1/forward_ms", -1, "layers[1].forward_ms: found `-1`");
   expect("/layers/1/update_ms", -1, "layers[1].update_ms: found `-1`");
   expect("/lbs", 0, "lbs: found `0`");
+  expect("/confidence/spread", -1, "confidence.spread: found `-1`");
+  expect("/version", 4, "found version 4 of yoke-layers, expected at most 3");
   expect("/layers/1/stage", -1, "layers[1].stage: found `-1`");
   expect("/layers/1/output_bytes", 5, "layers[1].output_bytes: found `5`, expected a list");
   expect("/layers", Json::array(), "there is no layer `in`");

@@ -39,6 +39,7 @@ TEST(MemorySearch, ARightForecastIsTriedAndOneMoreIsRefused) {
   Device device{.capacity = 4};
   const auto answer = device.ask(4, 32);
   EXPECT_EQ(answer.workers, 4);
+  EXPECT_TRUE(answer.verified);
   EXPECT_FALSE(answer.capped);
   EXPECT_EQ(device.tried, (std::vector<int>{4, 5}));
 }
@@ -48,6 +49,8 @@ TEST(MemorySearch, AWrongForecastIsCorrected) {
     Device device{.capacity = 6};
     const auto answer = device.ask(foretold, 32);
     EXPECT_EQ(answer.workers, 6) << foretold;
+    EXPECT_TRUE(answer.verified);
+    EXPECT_NE(std::ranges::find(device.tried, 6), device.tried.end());
     EXPECT_NE(std::ranges::find(device.tried, 7), device.tried.end()) << "one more was refused";
   }
 }
@@ -57,19 +60,27 @@ TEST(MemorySearch, ACapIsToldFromALimit) {
   const auto answer = device.ask(8, 8);
   EXPECT_EQ(answer.workers, 8);
   EXPECT_TRUE(answer.capped);
+  EXPECT_FALSE(answer.verified) << "nothing was refused";
   EXPECT_EQ(device.tried, (std::vector<int>{8}));
 }
 
-TEST(MemorySearch, OneWorkerIsKnownToFit) {
+TEST(MemorySearch, OneWorkerIsTriedToo) {
   Device device{.capacity = 1};
   const auto answer = device.ask(1, 32);
   EXPECT_EQ(answer.workers, 1);
-  EXPECT_EQ(device.tried, (std::vector<int>{2}));
+  EXPECT_TRUE(answer.verified);
+  EXPECT_EQ(device.tried, (std::vector<int>{1, 2}));
+  Device none{.capacity = 0};
+  EXPECT_EQ(none.ask(2, 32).workers, 0) << "a forecast is no more than that";
+  EXPECT_EQ(none.tried, (std::vector<int>{2, 1}));
 }
 
 TEST(MemorySearch, AForecastOfNoneIsTriedToo) {
   Device none{.capacity = 0};
-  EXPECT_EQ(none.ask(0, 32).workers, 0);
+  const auto answer = none.ask(0, 32);
+  EXPECT_EQ(answer.workers, 0);
+  EXPECT_FALSE(answer.verified) << "no step ran";
+  EXPECT_FALSE(answer.capped);
   EXPECT_EQ(none.tried, (std::vector<int>{1}));
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/support/files.h"
@@ -31,13 +32,18 @@ Subject subject_of(const std::string& model) {
   return subject;
 }
 
-/// Trials that answer by a number, and no neighbours.
+/// Trials that answer by a number, and neighbours that only count.
 struct FakeHelpers final : Helpers {
   base::Result<Trial> try_steps(const Subject&, int, int vsw, std::int64_t) override {
     ++trials;
     return Trial{.fits = vsw <= capacity};
   }
-  base::Result<std::shared_ptr<void>> keep_company(const Subject&, int) override { return std::shared_ptr<void>(); }
+  base::Result<std::shared_ptr<void>> keep_company(const Subject&, int) override {
+    ++companies;
+    return std::shared_ptr<void>(&present, [this](void*) { present = false; });
+  }
+  int companies = 0;
+  bool present = true;
   int capacity = 4;
   int trials = 0;
 };
@@ -84,6 +90,7 @@ TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
   EXPECT_EQ(report->model, "small_cnn");
   EXPECT_EQ(report->measured, 1 + 2 + 4 + 2);
   EXPECT_EQ(report->kept, 0);
+  EXPECT_EQ(helpers_.companies, 1) << "times and layers share it";
   ASSERT_EQ(report->node.by_lbs.size(), 2U);
   for (const auto& [lbs, measured] : report->node.by_lbs) {
     EXPECT_EQ(measured.max_vsw, 4) << "what the trials say, whatever was foretold";
@@ -127,6 +134,7 @@ TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(second->kept, 2 + 4 + 2);
   EXPECT_EQ(second->measured, 1) << "buckets cost nothing";
+  EXPECT_EQ(helpers_.companies, 1) << "nothing was timed";
   EXPECT_EQ(second->node, report->node);
   Request again = request({Part::kCompute});
   again.again = true;
@@ -137,18 +145,66 @@ TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
 }
 
 TEST_F(Profiler, InterruptedItGoesOnWhereItWas) {
-  watcher_.stop_after = 3;
+  watcher_.stop_after = 4 + 4 + 2;  // four numbers twice, and two of them the third time
   const auto first = run(request({Part::kCompute}));
   ASSERT_TRUE(first.ok()) << first.error().to_string();
   EXPECT_TRUE(first->interrupted);
-  EXPECT_EQ(first->measured, 3);
-  ASSERT_TRUE(profile::load_profiles(folder_.file("out")).ok());
+  EXPECT_EQ(first->measured, 2);
+  const auto left = profile::load_profiles(folder_.file("out"));
+  ASSERT_TRUE(left.ok()) << left.error().to_string();
+  const auto visits_of = [](const profile::NodeProfile& node, int lbs) {
+    std::vector<int> visits;
+    for (const auto& sample : node.by_lbs.at(lbs).compute) visits.push_back(*sample.confidence->visits);
+    return visits;
+  };
+  EXPECT_EQ(visits_of(left->nodes.front(), 2), (std::vector{3, 3}));
+  EXPECT_EQ(visits_of(left->nodes.front(), 4), (std::vector{2, 2}));
   watcher_.stop_after = std::numeric_limits<int>::max();
   const auto second = run(request({Part::kCompute}));
   ASSERT_TRUE(second.ok());
   EXPECT_FALSE(second->interrupted);
-  EXPECT_EQ(second->kept, 3);
+  EXPECT_EQ(second->kept, 2);
+  EXPECT_EQ(second->measured, 2) << "what was measured at fewer moments than the others";
+  EXPECT_EQ(second->node.by_lbs.at(2), left->nodes.front().by_lbs.at(2));
+  EXPECT_EQ(visits_of(second->node, 4), (std::vector{3, 3}));
+}
+
+TEST_F(Profiler, LayersAreMeasuredAtMomentsApartAndInCompany) {
+  const auto report = run(request({Part::kLayers}));
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  EXPECT_THAT(watcher_.steps, ::testing::ElementsAre("layers with 2 samples", "layers with 4 samples",
+                                                     "layers with 2 samples, again", "layers with 4 samples, again",
+                                                     "layers with 2 samples, again", "layers with 4 samples, again"));
+  EXPECT_EQ(helpers_.companies, 1);
+  EXPECT_FALSE(helpers_.present) << "it is sent away";
+  int noisy = 0;
+  for (const auto& [lbs, graph] : report->layers) {
+    ASSERT_TRUE(graph.confidence());
+    EXPECT_EQ(graph.confidence()->visits, 3);
+    EXPECT_GE(graph.confidence()->count, 3 + 1 + 1);
+    EXPECT_EQ(graph.confidence()->noisy, graph.confidence()->spread > 0.05);
+    if (graph.confidence()->noisy) ++noisy;
+    const auto saved = profile::load_layers(folder_.file("out/layers/here/") + std::to_string(lbs));
+    ASSERT_TRUE(saved.ok()) << saved.error().to_string();
+    EXPECT_EQ(*saved, graph);
+  }
+  EXPECT_EQ(std::ranges::count_if(watcher_.notes, [](const auto& note) { return note.starts_with("layers with"); }),
+            noisy);
+}
+
+TEST_F(Profiler, InterruptedLayersGoOn) {
+  watcher_.stop_after = 2 + 2 + 1;  // two sizes twice, and one of them the third time
+  const auto first = run(request({Part::kLayers}));
+  ASSERT_TRUE(first.ok()) << first.error().to_string();
+  EXPECT_TRUE(first->interrupted);
+  EXPECT_EQ(first->measured, 1);
+  watcher_.stop_after = std::numeric_limits<int>::max();
+  const auto second = run(request({Part::kLayers}));
+  ASSERT_TRUE(second.ok()) << second.error().to_string();
+  EXPECT_EQ(second->kept, 1);
   EXPECT_EQ(second->measured, 1);
+  EXPECT_EQ(second->layers.at(2), first->layers.at(2));
+  EXPECT_EQ(second->layers.at(4).confidence()->visits, 3);
 }
 
 TEST_F(Profiler, FoldersOfAnotherSubjectAreRefused) {
@@ -186,6 +242,26 @@ TEST_F(Profiler, WhatFitsNoWorkerIsInfeasibleAndNoted) {
   EXPECT_EQ(refused.error().kind, base::ErrorKind::kInfeasible) << refused.error().to_string();
   EXPECT_THAT(refused.error().to_string(), HasSubstr("not one worker of 64 samples fits"));
   EXPECT_EQ(profile::load_profiles(small.out)->nodes.front().by_lbs.at(64).max_vsw, 0);
+}
+
+TEST_F(Profiler, MemoryIsVerifiedOnlyWhereOneMoreWasRefused) {
+  const auto memory = [&](int capacity) {
+    Request again = request({Part::kMemory});
+    again.again = true;
+    again.lbs = {2};
+    helpers_.capacity = capacity;
+    const auto report = run(again);
+    EXPECT_TRUE(report.ok() || capacity == 0) << report.error().to_string();
+    return profile::load_profiles(again.out)->nodes.front().by_lbs.at(2);
+  };
+  EXPECT_TRUE(memory(1).memory->verified);
+  const auto capped = memory(100);
+  EXPECT_EQ(capped.max_vsw, 8);
+  EXPECT_TRUE(capped.memory->capped);
+  EXPECT_FALSE(capped.memory->verified);
+  const auto none = memory(0);
+  EXPECT_EQ(none.max_vsw, 0) << "one was foretold, and refused in a process of its own";
+  EXPECT_FALSE(none.memory->verified);
 }
 
 TEST_F(Profiler, TheLargestLocalBatchIsSearchedFor) {

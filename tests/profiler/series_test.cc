@@ -51,12 +51,32 @@ TEST(Series, TheIntervalCoversTheMedianAboutAsOftenAsItSays) {
   EXPECT_LT(covered, kTrials);
 }
 
+TEST(Series, OfSeveralVisitsTheMiddleOneCounts) {
+  const auto visit = [](double ms, int count) {
+    return Visit{.ms = ms, .confidence = {.spread = 0.001, .count = count}};
+  };
+  const auto alone = typical_visit({visit(10, 4)}, 0.05);
+  EXPECT_EQ(alone.visit, 0U);
+  EXPECT_EQ(alone.confidence, (profile::Confidence{.spread = 0.001, .count = 4, .visits = 1}));
+  const auto two = typical_visit({visit(20, 4), visit(10, 3)}, 0.05);
+  EXPECT_EQ(two.visit, 1U) << "what disturbs makes slower";
+  EXPECT_TRUE(two.confidence.noisy) << "each of them was steady, and they do not agree";
+  EXPECT_EQ(two.confidence.visits, 2);
+  const auto three = typical_visit({visit(10.2, 4), visit(9.9, 3), visit(10, 1)}, 0.05);
+  EXPECT_EQ(three.visit, 2U);
+  EXPECT_EQ(three.confidence.count, 8);
+  EXPECT_EQ(three.confidence.visits, 3);
+  EXPECT_NEAR(three.confidence.spread, 0.015, 1e-9);
+  EXPECT_FALSE(three.confidence.noisy);
+}
+
 TEST(Series, MeasuringStopsWhenTheIntervalIsTightOrTheTimeIsUp) {
   const Patience patience{.seconds = 1, .tight = 0.02, .least = 3, .least_tight = 5, .most = 8};
   EXPECT_FALSE(patience.enough(of({1, 1}), 100)) << "a few values, whatever it takes";
   EXPECT_TRUE(patience.enough(of({1, 2, 3}), 1.1));
   EXPECT_FALSE(patience.enough(of({1, 1, 1}), 0.1)) << "few may agree by chance";
   EXPECT_TRUE(patience.enough(of({1, 1, 1, 1, 1}), 0.1));
+  EXPECT_FALSE((Patience{.least_seconds = 0.2}.enough(of({1, 1, 1, 1, 1}), 0.1))) << "a moment alone";
   EXPECT_FALSE(patience.enough(of({1, 2, 3, 4, 5}), 0.1));
   EXPECT_TRUE(patience.enough(of({1, 2, 3, 4, 5, 6, 7, 8}), 0.1));
 }

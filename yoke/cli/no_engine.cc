@@ -3,6 +3,8 @@
 
 namespace yoke::engine {
 
+void select_device(const DeviceSpec& /*device*/) {}
+
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,
                                     const base::Clock& clock) {
   static_cast<void>(options);

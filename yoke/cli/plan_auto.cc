@@ -118,6 +118,7 @@ Json to_json(const plan::AutoResult& result, double solve_seconds) {
           {"lbs", winner.plan.lbs},
           {"step_seconds", winner.judgement.step_seconds},
           {"samples_per_second", static_cast<double>(winner.plan.gbs) / winner.judgement.step_seconds},
+          {"source", profile::to_string(winner.plan.source)},
           {"why", why_it_won(result)},
           {"candidates", std::move(candidates)},
           {"left_out", result.left_out},
@@ -148,6 +149,7 @@ void print(const plan::AutoResult& result, double solve_seconds, std::ostream& o
                fmt::format("{:3.0f}% {}", part * 100, bar(part, 10))});
   }
   out << table.to_string() << "\n" << why_it_won(result) << "\n";
+  if (result.candidates.front().plan.source == profile::Source::kEstimate) out << kFromEstimates << "\n";
   // The first clause says what binds.
   for (const auto& each : result.left_out) out << "left out: " << each.substr(0, each.find("; ")) << "\n";
   out << fmt::format("{} plans judged by the simulator in {}\n", result.candidates.size() + result.left_out.size(),

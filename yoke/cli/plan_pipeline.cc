@@ -166,13 +166,14 @@ base::Result<Answer> solve_like_pipedream(const profile::LayerGraph& graph, cons
 }
 
 base::Result<plan::PipelineSchedule> parse_schedule(const std::string& name) {
-  const std::vector<std::string> names{"gpipe", "1f1b-flush", "1f1b-stash"};
+  const std::vector<std::string> names{"gpipe", "1f1b-flush", "1f1b-stash", "2bw"};
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) {
     return option_error("--schedule", fmt::format("found {}, expected {}{}", base::quote(name), base::join_words(names),
                                                   base::did_you_mean(name, names)));
   }
-  return static_cast<plan::PipelineSchedule>(found - names.begin());
+  // 2bw is never drained either, and holds as many workers in flight.
+  return name == "2bw" ? plan::PipelineSchedule::kStash : static_cast<plan::PipelineSchedule>(found - names.begin());
 }
 
 /// --devices and --bandwidth as one group: nodes of the innermost level, joined by the slowest of the outer ones.
@@ -356,7 +357,7 @@ void print(const Answer& answer, const PipelineOptions& options, double solve_se
                                                 : "",
                      compared(answer.single_seconds));
   if (!step && ours) {
-    const bool drains = options.schedule != "1f1b-stash";
+    const bool drains = options.schedule != "1f1b-stash" && options.schedule != "2bw";
     out << fmt::format("a step of {} minibatches takes {}{}\n", answer.step_minibatches,
                        base::format_seconds(answer.step_seconds),
                        drains ? " with filling and draining; give --micro-batches to minimise that" : "");
@@ -432,7 +433,7 @@ void add_plan_pipeline(CLI::App& group, Action& chosen) {
         command.flag("--fewer", options.fewer, "leave devices unused where that is faster");
         command.option("--compression", options.compression, "divide activation transfers by this (--cost pipedream)");
         command.option("--cost", options.cost, "overlap: ours; pipedream: as PipeDream's optimizer");
-        command.option("--schedule", options.schedule, "gpipe, 1f1b-flush or 1f1b-stash (--cost overlap)");
+        command.option("--schedule", options.schedule, "gpipe, 1f1b-flush, 1f1b-stash or 2bw (--cost overlap)");
         command.option(
             "--micro-batches", options.micro_batches,
             "minibatches of a step, whose time is then minimised (--cost overlap; default: one per device, 8 "

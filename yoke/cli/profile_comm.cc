@@ -192,8 +192,13 @@ Result<CommOutcome> profile_here(const CommOptions& options, Context& context) {
   setup.emulated = true;
   if (!options.cluster.empty()) {
     if (!options.devices.empty()) return option_error("--devices", "found it beside --cluster, expected one of them");
-    YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options.cluster));
-    if (const auto elsewhere = nodes_elsewhere(cluster); !elsewhere.empty()) {
+    YOKE_TRY(cluster::Cluster cluster, cluster::load_cluster(options.cluster));
+    const auto elsewhere = nodes_elsewhere(cluster);
+    if (options.only_here) {
+      for (const auto& name : elsewhere) {
+        YOKE_TRY(cluster, cluster.without(name));
+      }
+    } else if (!elsewhere.empty()) {
       return option_error("--cluster", fmt::format("found nodes on other hosts ({}), expected this machine only; use "
                                                    "--launcher hosts or mpi for them",
                                                    base::join_words(elsewhere)));

@@ -24,7 +24,8 @@ struct CommOptions {
   std::string intra_bandwidth;
   std::string inter_bandwidth;
   HostOptions hosts;
-  bool as_rank = false;  // started by this command for one device
+  bool as_rank = false;    // started by this command for one device
+  bool only_here = false;  // nodes of the cluster on other hosts are left out, not refused
 };
 
 struct CommOutcome {

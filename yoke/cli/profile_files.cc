@@ -22,6 +22,7 @@ using base::Result;
 using base::Status;
 
 constexpr int kDeepest = 16;
+constexpr std::string_view kUnnamedNode = "localhost";
 
 /// A relative path whose parts are plain names: it cannot lead out of a folder.
 bool is_safe(const std::string& name) {
@@ -99,6 +100,31 @@ Status check_models(const std::vector<Found>& files) {
   return {};
 }
 
+/// What `yoke profile all` measures on every host, and a folder holds one of.
+bool is_one_for_all(const std::string& name) {
+  return name == "layers.json" || name == "comm.json" || name.starts_with("comm_profile_data/");
+}
+
+/// What a node is called that nobody named: two hosts then write the same files.
+bool is_of_localhost(const std::string& name) {
+  const auto parts = base::split(name, "/");
+  return std::ranges::any_of(
+      parts, [](std::string_view part) { return part == kUnnamedNode || part == std::string(kUnnamedNode) + ".json"; });
+}
+
+base::Error contents_differ(const Found& one, const Found& other) {
+  const std::string advice =
+      is_of_localhost(one.file->name)
+          ? fmt::format(
+                "both were profiled as the node `{}`: profile each with a name of its own, `yoke profile all "
+                "--node NAME` (that of the cluster file) into a new --out",
+                kUnnamedNode)
+          : "remove one of them, or let one host win with --prefer";
+  return base::input_error(fmt::format("found sha256 {} on {} and {} on {}, expected the same file on both; {}",
+                                       one.file->sha256, one.place, other.file->sha256, other.place, advice),
+                           {.file = other.file->name});
+}
+
 }  // namespace
 
 Result<SyncFile> describe_file(const std::string& name, const std::string& content, const std::string& place) {
@@ -165,12 +191,10 @@ Result<std::vector<SharedFile>> unite(const std::vector<HostFiles>& hosts, std::
       if (added || known->second.file.sha256 == file.sha256) continue;
       if (host == preferred) known->second = {file, host};
       if (wins.contains(file.name)) continue;
-      return base::input_error(
-          fmt::format(
-              "found sha256 {} on host {} and {} on host {}, expected the same file on both; remove one of them, "
-              "or let one host win with --prefer",
-              known->second.file.sha256, hosts[known->second.owner].host, file.sha256, hosts[host].host),
-          {.file = file.name});
+      if (!is_one_for_all(file.name)) {
+        return contents_differ({&known->second.file, "host " + hosts[known->second.owner].host}, found.back());
+      }
+      known->second.chosen = true;
     }
   }
   YOKE_CHECK(check_models(found));

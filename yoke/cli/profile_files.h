@@ -44,10 +44,13 @@ struct HostFiles {
 struct SharedFile {
   SyncFile file;
   std::size_t owner = 0;  // index of the host
+  bool chosen = false;    // other hosts have another, as they may: the owner's counts
   bool operator==(const SharedFile&) const = default;
 };
 /// Everybody's files together, sorted by name; the same on every host. Input error naming the file, the hosts and both
-/// checksums where two differ (unless host `preferred` has it: then its own counts), or where two are of unlike models.
+/// checksums where two differ, or where two are of unlike models. If host `preferred` has the file, its own counts. Of
+/// what every host measures and a folder holds once (layers.json, comm.json and the texts beside it), the first
+/// host's counts otherwise.
 base::Result<std::vector<SharedFile>> unite(const std::vector<HostFiles>& hosts, std::optional<std::size_t> preferred);
 
 /// Input error if a file of the folder stands in the way of one of `files`: other content (unless `replace`), or

@@ -186,6 +186,13 @@ class Sync {
 
 void report(const SyncOptions& options, const SyncResult& result, const HostMeeting& meeting, Context& context) {
   const std::size_t written = result.files.size() - result.unchanged.size();
+  std::vector<std::string> notes;
+  for (const auto& shared : result.files) {
+    if (!shared.chosen) continue;
+    notes.push_back(fmt::format("{}: the hosts have different ones, that of host {} counts (--prefer names another)",
+                                shared.file.name, options.hosts.hosts.at(shared.owner)));
+    context.log.warning("{}", notes.back());
+  }
   if (context.json) {
     Json files = Json::array();
     for (const auto& shared : result.files) {
@@ -201,6 +208,7 @@ void report(const SyncOptions& options, const SyncResult& result, const HostMeet
                          {"rank", meeting.rank()},
                          {"written", written},
                          {"unchanged", result.unchanged.size()},
+                         {"notes", notes},
                          {"files", std::move(files)}});
     return;
   }

@@ -13,7 +13,7 @@
 #include "yoke/cli/plan.h"
 #include "yoke/cli/table.h"
 #include "yoke/cluster/cluster_file.h"
-#include "yoke/plan/cost/iidp_model.h"
+#include "yoke/plan/cost/choose_cost.h"
 #include "yoke/plan/plan.h"
 #include "yoke/profile/profile_folder.h"
 #include "yoke/sim/costs.h"
@@ -29,6 +29,7 @@ struct SimulateOptions {
   std::string profiles;
   std::string cluster;
   std::string profiled_on;
+  std::string cost = "auto";
   std::string trace;
   std::string svg;
   int steps = 1;
@@ -56,15 +57,18 @@ base::Error at_plan(base::Error error, const std::string& file) {
 }
 
 /// The seconds of the data lanes anew, for this cluster.
-base::Status price_data_lanes(Subject& subject, const profile::ProfileSet& profiles, const std::string& file,
+base::Status price_data_lanes(Subject& subject, const profile::ProfileSet& profiles, const SimulateOptions& options,
                               Context& context) {
+  const std::string& file = options.plan;
   plan::Plan& plan = subject.plan;
   if (!profiles.model.empty() && !plan.model.empty() && profiles.model != plan.model) {
     return base::input_error(fmt::format("found a plan of {}, but the profiles are of {}", plan.model, profiles.model),
                              {.file = file, .field = "model"});
   }
-  YOKE_TRY(const plan::IidpModel cost, plan::IidpModel::make(*subject.cluster, profiles));
-  for (const auto& warning : cost.warnings()) context.log.warning("{}", warning);
+  const auto chosen = plan::choose_cost(options.cost, *subject.cluster, profiles);
+  if (!chosen.ok()) return at_option(chosen.error(), {"--cost"});
+  const plan::BatchCost& cost = *chosen->model;
+  for (const auto& warning : chosen->warnings) context.log.warning("{}", warning);
   plan::Extent extent{.devices = static_cast<int>(plan.data_lanes.size())};
   for (const auto& lane : plan.data_lanes) {
     extent.across_nodes = extent.across_nodes || lane.device.node != plan.data_lanes.front().device.node;
@@ -85,6 +89,7 @@ base::Status price_data_lanes(Subject& subject, const profile::ProfileSet& profi
     lane.seconds = cost.parts(device_class, {.lbs = plan.lbs, .vsw = lane.vsw, .ga = lane.ga}, plan.sync, extent);
   }
   plan.step_seconds = 0;  // it was predicted for other times
+  plan.cost_model = chosen->name;
   return {};
 }
 
@@ -100,13 +105,20 @@ base::Result<Subject> load_subject(const SimulateOptions& options, Context& cont
   if (!options.profile.empty()) {
     YOKE_TRY(subject.graph, profile::load_layer_graph(options.profile));
   }
+  bool estimated = false;
   if (!options.profiles.empty()) {
     YOKE_TRY(AnyProfile any, load_any_profile(options.profiles, context));
     if (!subject.graph && !subject.plan.pipeline_lanes.empty()) subject.graph = std::move(any.graph);
+    if (any.profiles) {
+      YOKE_TRY(subject.cluster, with_profiled_bandwidths(*subject.cluster, any.profiles->comm, context));
+    }
     if (any.profiles && !subject.plan.data_lanes.empty()) {
-      YOKE_CHECK(price_data_lanes(subject, *any.profiles, options.plan, context));
+      YOKE_CHECK(price_data_lanes(subject, *any.profiles, options, context));
+      estimated = any.profiles->source() == profile::Source::kEstimate;
     }
   }
+  estimated = estimated || (subject.graph && subject.graph->source() == profile::Source::kEstimate);
+  if (estimated) subject.plan.source = profile::Source::kEstimate;
   return subject;
 }
 
@@ -148,6 +160,7 @@ Json to_json(const Subject& subject, const plan::Schedule& schedule, const sim::
   return {{"model", subject.plan.model},
           {"gbs", subject.plan.gbs},
           {"workers", subject.plan.workers()},
+          {"source", profile::to_string(subject.plan.source)},
           {"steps", report.steps()},
           {"seconds", report.seconds},
           {"step_seconds", report.step_seconds()},
@@ -204,6 +217,7 @@ void print(const Subject& subject, const plan::Schedule& schedule, const sim::Si
   if (subject.plan.step_seconds > 0) {
     out << fmt::format("the plan predicts a step of {}\n", base::format_seconds(subject.plan.step_seconds));
   }
+  if (subject.plan.source == profile::Source::kEstimate) out << kFromEstimates << "\n";
 }
 
 base::Status run_simulate(const SimulateOptions& options, Context& context) {
@@ -280,6 +294,8 @@ void add_simulate(CLI::App& app, Action& chosen) {
         command.option("--profiles", options.profiles, "Yoke profile folder, for data lanes");
         command.option("--cluster", options.cluster, "cluster file");
         command.option("--profiled-on", options.profiled_on, "device type of the layer profile (default: the fastest)");
+        command.option("--cost", options.cost,
+                       "of data lanes with --profiles: iidp, measured, or auto: measured where the profiles allow it");
         command.option("--steps", options.steps, "steps to execute");
         command.option("--jitter", options.jitter, "passes vary by this part of their time, e.g. 0.1");
         command.option("--seed", options.seed, "of the jitter");

@@ -84,6 +84,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  /// Whether ops may be on_device.
+  virtual bool takes_device_memory() const { return false; }
 
   /// Runs one collective; blocks until it is done, cancelled or late. Called by one thread at a time, in the same
   /// order on every rank; `sequence` counts them. After trouble the backend is only interrupted and destroyed.

@@ -67,8 +67,18 @@ struct Group::Core {
   Notice state() {
     base::MutexLock lock(mutex);
     Notice notice{.kind = NoticeKind::kState, .rank = members.rank, .sequence = called, .peer = waits_for.load()};
+    if (!peers.empty()) notice.peer = peers.front();
     if (doing) notice.op = doing->what.to_string();
     return notice;
+  }
+
+  void begin_waiting(int peer) {
+    base::MutexLock lock(mutex);
+    peers.push_back(peer);
+  }
+  void end_waiting(int peer) {
+    base::MutexLock lock(mutex);
+    peers.erase(std::ranges::find(peers, peer));
   }
 
   void on_left(const Notice& notice) {
@@ -96,9 +106,10 @@ struct Group::Core {
 
   std::string message(const Verdict& verdict) const YOKE_REQUIRES(mutex) {
     const std::string group = fmt::format("group `{}`, {}", members.name, members.describe(members.rank));
-    if (!doing) return fmt::format("{}: {}", group, verdict.cause);
-    return fmt::format("{}: {} failed after {}: {}", group, doing->what.to_string(),
-                       base::format_seconds(base::to_seconds(clock.now() - doing->since)), verdict.cause);
+    const auto& failed = doing ? doing : ahead;
+    if (!failed) return fmt::format("{}: {}", group, verdict.cause);
+    return fmt::format("{}: {} failed after {}: {}", group, failed->what.to_string(),
+                       base::format_seconds(base::to_seconds(clock.now() - failed->since)), verdict.cause);
   }
 
   base::Status check(const Op& op) {
@@ -119,6 +130,8 @@ struct Group::Core {
     return failure->error;
   }
 
+  enum class Waited : std::uint8_t { kCollective, kMessage, kAhead };
+
   base::Status collective(const Op& op, const base::Deadline& deadline) {
     std::optional<Notice> gone;
     std::uint64_t sequence = 0;
@@ -133,24 +146,30 @@ struct Group::Core {
     if (gone) fail(has_left(*gone));
     waits_for.store(-1, std::memory_order_relaxed);
     const auto trouble = backend->run(op, sequence, Call(deadline, clock, cancelled, waits_for));
-    base::Status result = trouble ? explain(*trouble, false) : base::Status{};
+    base::Status result = trouble ? explain(*trouble, Waited::kCollective) : base::Status{};
+    waits_for.store(-1, std::memory_order_relaxed);
     base::MutexLock lock(mutex);
     doing.reset();
     return result;
   }
 
-  base::Status message_end(Handle::State& state) {
+  base::Status message_end(Handle::State& state, Waited how) {
+    const bool needed = how == Waited::kMessage;
     {
       base::MutexLock lock(mutex);
       if (state.result) return *state.result;
-      if (!doing) doing = Doing{signature_of(state.op, 0), clock.now()};
+      auto& own = needed ? doing : ahead;
+      if (!own) own = Doing{signature_of(state.op, 0), clock.now()};
+      if (needed) peers.push_back(state.op.peer);
       state.waited_for = true;
     }
     std::atomic<int> peer{state.op.peer};
     const auto trouble = state.transfer->wait(Call(state.deadline, clock, cancelled, peer));
-    base::Status result = trouble ? explain(*trouble, true) : base::Status{};
+    base::Status result = trouble ? explain(*trouble, how) : base::Status{};
+    if (needed) end_waiting(state.op.peer);
     base::MutexLock lock(mutex);
-    if (doing && doing->what.sequence == 0) doing.reset();
+    auto& own = needed ? doing : ahead;
+    if (own && own->what.sequence == 0) own.reset();
     state.result = result;
     state.waited_for = false;
     if (trouble) {
@@ -179,14 +198,15 @@ struct Group::Core {
   }
 
   /// Trouble here becomes a verdict that all ranks share.
-  base::Status explain(const Trouble& trouble, bool of_message) {
+  base::Status explain(const Trouble& trouble, Waited how) {
     if (trouble.kind != Trouble::Kind::kCancelled) {
       Notice notice = state();
       notice.kind = NoticeKind::kTrouble;
       notice.trouble = trouble.kind;
-      notice.message = of_message;
+      notice.message = how != Waited::kCollective;
       notice.text = trouble.detail;
-      if (trouble.peer >= 0) notice.peer = trouble.peer;
+      const bool late = trouble.kind == Trouble::Kind::kTimedOut;
+      if (trouble.peer >= 0 && !(late && how == Waited::kAhead)) notice.peer = trouble.peer;
       monitor->tell(notice);
     }
     {
@@ -240,6 +260,8 @@ struct Group::Core {
   base::Condition changed;
   std::optional<GroupFailure> failure YOKE_GUARDED_BY(mutex);
   std::optional<Doing> doing YOKE_GUARDED_BY(mutex);  // the collective, or else the message, that is waited for
+  std::optional<Doing> ahead YOKE_GUARDED_BY(mutex);  // the message that is waited for ahead of need
+  std::vector<int> peers YOKE_GUARDED_BY(mutex);      // whose messages are waited for
   std::vector<Notice> left YOKE_GUARDED_BY(mutex);    // ranks that have closed their group
   std::uint64_t called YOKE_GUARDED_BY(mutex) = 0;    // collectives so far
   std::deque<std::shared_ptr<Handle::State>> queue YOKE_GUARDED_BY(mutex);      // launched, the first one running
@@ -254,12 +276,25 @@ struct Group::Core {
 
 base::Status Handle::wait() {
   Group::Core& core = state_->core;
-  if (state_->op.is_message()) return core.message_end(*state_);
+  if (state_->op.is_message()) return core.message_end(*state_, Group::Core::Waited::kMessage);
   base::MutexLock lock(core.mutex);
   // Whoever runs the op has a deadline and delivers in any case: this loop ends.
   while (!state_->result) core.changed.wait(core.mutex, base::Deadline::in(std::chrono::seconds(1), core.clock));
   if (core.failure) core.drop_messages();
   return *state_->result;
+}
+
+base::Status Handle::wait_ahead() {
+  base::require(state_->op.is_message(), "only messages are waited for ahead");
+  return state_->core.message_end(*state_, Group::Core::Waited::kAhead);
+}
+
+Waiting::Waiting(Group& group, int peer) : core_(*group.core_), peer_(peer) {
+  core_.begin_waiting(peer_);
+}
+
+Waiting::~Waiting() {
+  core_.end_waiting(peer_);
 }
 
 Group::Group(Membership membership, std::unique_ptr<Backend> backend, std::unique_ptr<Store> watch,
@@ -283,6 +318,10 @@ const std::string& Group::name() const {
 
 std::string_view Group::backend() const {
   return core_->backend->name();
+}
+
+bool Group::takes_device_memory() const {
+  return core_->backend->takes_device_memory();
 }
 
 base::Result<std::unique_ptr<Group>> Group::subgroup(const std::string& name, const std::vector<int>& ranks,

@@ -57,6 +57,8 @@ class Handle {
  public:
   /// Until the op is done, failed or past its deadline. May be called again: same answer.
   base::Status wait();
+  /// The same for a thread that waits ahead of need: meanwhile this rank is not said to wait for the peer.
+  base::Status wait_ahead();
 
  private:
   friend class Group;
@@ -84,6 +86,8 @@ class Group {
   const std::string& name() const;
   /// `shm`, `gloo`, ...
   std::string_view backend() const;
+  /// Whether ops may be on the memory of a GPU (Op::on_device).
+  bool takes_device_memory() const;
 
   /// A group of its own for `ranks` of this one, in the order given: ranks[i] is rank i there. Just those ranks call
   /// it, with a name that was not used in this group before. It has this group's host, interface and decorators; its
@@ -106,8 +110,23 @@ class Group {
 
  private:
   friend class Handle;
+  friend class Waiting;
   struct Core;
   std::unique_ptr<Core> core_;
+};
+
+/// As long as it lives, this rank is said to wait for `peer`: for a thread that now needs what another one waits for
+/// ahead. Who waits for whom tells which rank holds up all others. Any thread.
+class Waiting {
+ public:
+  Waiting(Group& group, int peer);
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  Group::Core& core_;
+  const int peer_;
 };
 
 }  // namespace yoke::comm

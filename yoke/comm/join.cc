@@ -9,6 +9,7 @@
 
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
+#include "yoke/comm/decorate/by_place.h"
 #include "yoke/comm/gloo/gloo.h"
 #include "yoke/comm/hierarchical/hierarchical.h"
 #include "yoke/comm/local/local.h"
@@ -41,6 +42,7 @@ constexpr Choice kChoices[] = {
     {"nccl", make_nccl_backend, nccl_info},
 };
 constexpr std::string_view kHierarchical = "hierarchical";
+constexpr std::string_view kNccl = "nccl";
 
 /// What each rank says of itself.
 struct Member {
@@ -153,13 +155,19 @@ base::Result<std::unique_ptr<Backend>> make_backend(const JoinOptions& options, 
                            .store = &store,
                            .interface = options.interface,
                            .clock = &clock};
-  const std::string chosen = choose(members, options.backend);
-  if (chosen == kHierarchical) {
-    std::vector<std::string> hosts;
-    for (const auto& member : members) hosts.push_back(member.host);
-    return make_hierarchical_backend(own, hosts, deadline);
-  }
-  return std::ranges::find(kChoices, chosen, &Choice::name)->make(own, deadline);
+  const auto make = [&](const std::string& chosen) -> base::Result<std::unique_ptr<Backend>> {
+    if (chosen == kHierarchical) {
+      std::vector<std::string> hosts;
+      for (const auto& member : members) hosts.push_back(member.host);
+      return make_hierarchical_backend(own, hosts, deadline);
+    }
+    return std::ranges::find(kChoices, chosen, &Choice::name)->make(own, deadline);
+  };
+  if (options.backend != kNccl) return make(choose(members, options.backend));
+  // NCCL moves the memory of GPUs alone; what ranks tell each other besides is in that of their hosts.
+  YOKE_TRY(auto device, make(std::string(kNccl)));
+  YOKE_TRY(auto host, make(choose(members, "auto")));
+  return make_backend_by_place(std::move(host), std::move(device));
 }
 
 /// Nobody goes ahead, or leaves again, before everyone has its backend; one that could not make it says why.
@@ -195,8 +203,8 @@ Group::Regroup regroup_of(const JoinOptions& options, std::shared_ptr<Store> mee
     part.size = static_cast<int>(ranks.size());
     const auto serves = std::ranges::find(ranks, options.store_rank);
     part.store_rank = serves == ranks.end() ? kElsewhere : static_cast<int>(serves - ranks.begin());
-    // MPI's and NCCL's backends are for all processes of a job at once.
-    if (part.size < options.size && (part.backend == "mpi" || part.backend == "nccl")) part.backend = "auto";
+    // MPI's backend is for all processes of a job at once.
+    if (part.size < options.size && part.backend == "mpi") part.backend = "auto";
     return join(part, *meeting, deadline, clock);
   };
 }

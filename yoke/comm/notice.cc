@@ -54,6 +54,29 @@ Verdict about(std::vector<int> ranks, const Membership& members, std::string_vie
   return {.ranks = std::move(ranks), .cause = std::move(cause)};
 }
 
+/// The rank at the end of the chain of who waits for whom that begins at `rank`: it waits for nobody. Nothing when the
+/// chain has no such end.
+std::optional<int> end_of_chain(std::span<const Notice> notices, int rank, const Membership& members) {
+  for (int step = 0; step < members.size; ++step) {
+    const auto said = std::find_if(notices.rbegin(), notices.rend(), [&](const auto& n) { return n.rank == rank; });
+    if (said == notices.rend()) return std::nullopt;
+    // In a collective that cannot tell whom it waits for.
+    if (said->peer < 0 && !said->op.empty()) return std::nullopt;
+    if (said->peer < 0) return rank;
+    rank = said->peer;
+  }
+  return std::nullopt;
+}
+
+/// Of ranks that are late, those that are not late only because they wait for another one.
+std::vector<int> not_held_up(const std::vector<int>& late, std::span<const Notice> notices, const Membership& members) {
+  std::vector<int> own_fault;
+  for (const int rank : late) {
+    if (end_of_chain(notices, rank, members) == rank) own_fault.push_back(rank);
+  }
+  return own_fault.empty() ? late : own_fault;
+}
+
 /// Everybody's last word on what it is doing.
 Verdict explain_wait(std::span<const Notice> notices, const Notice& first, const Membership& members) {
   std::vector<int> silent;
@@ -75,7 +98,8 @@ Verdict explain_wait(std::span<const Notice> notices, const Notice& first, const
   const auto ahead = std::ranges::max_element(notices, {}, &Notice::sequence);
   const auto late = ranks_of(notices, [&](const auto& n) { return n.sequence < ahead->sequence; });
   if (!first.message && !late.empty() && !ahead->op.empty()) {
-    return about(late, members, "has not called " + ahead->op, "have not called " + ahead->op);
+    return about(not_held_up(late, notices, members), members, "has not called " + ahead->op,
+                 "have not called " + ahead->op);
   }
   const auto other = std::ranges::find_if(
       notices, [&](const auto& n) { return !first.message && !n.op.empty() && !first.op.empty() && n.op != first.op; });
@@ -83,6 +107,11 @@ Verdict explain_wait(std::span<const Notice> notices, const Notice& first, const
     return {.ranks = {std::min(first.rank, other->rank), std::max(first.rank, other->rank)},
             .cause = fmt::format("{} and {} disagree: the former called {}, the latter {}",
                                  members.describe(first.rank), members.describe(other->rank), first.op, other->op)};
+  }
+  if (const auto busy = first.message ? end_of_chain(notices, first.rank, members) : std::nullopt) {
+    const auto waiter = std::ranges::find(notices, *busy, &Notice::peer);
+    if (waiter == notices.end()) return about({*busy}, members, "did not do its part in time");
+    return about({*busy}, members, fmt::format("kept {} waiting", members.describe(waiter->rank)));
   }
   if (first.peer >= 0) {
     return about({first.peer}, members, fmt::format("kept {} waiting", members.describe(first.rank)));

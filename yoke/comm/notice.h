@@ -26,7 +26,7 @@ struct Notice {
   NoticeKind kind = NoticeKind::kState;
   int rank = 0;
   std::uint64_t sequence = 0;                      // collectives this rank has called so far
-  int peer = -1;                                   // whom it waits for, or in trouble whom it blames
+  int peer = -1;                                   // whom it waits for, or in trouble whom it blames; -1: nobody
   Trouble::Kind trouble = Trouble::Kind::kBroken;  // of kTrouble
   bool message = false;                            // of kTrouble: a send or receive, not a collective
   std::string op;                                  // what it is doing: `all_reduce #7 of 100 f32 (sum)`; empty: nothing
@@ -47,8 +47,8 @@ struct Verdict {
 };
 
 /// What the notices so far prove. Losses, aborts and disagreements speak for themselves; a rank that was kept waiting
-/// can only tell whom it waited for, so the others' answers are needed: until every rank has spoken the answer is
-/// nothing, unless `enough`, which counts those who have not as silent.
+/// can only tell whom it waited for, and that one may wait for a third, so the others' answers are needed: until every
+/// rank has spoken the answer is nothing, unless `enough`, which counts those who have not as silent.
 std::optional<Verdict> decide(std::span<const Notice> notices, const Membership& members, bool enough);
 
 }  // namespace yoke::comm

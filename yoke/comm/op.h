@@ -21,9 +21,10 @@ struct Op {
   DType dtype = DType::kU8;
   Reduction reduction = Reduction::kSum;
   std::byte* data = nullptr;
-  std::size_t count = 0;  // elements in `data`
-  int peer = -1;          // the root of a broadcast, the destination of a send, the source of a receive
-  std::uint32_t tag = 0;  // of a send or receive
+  std::size_t count = 0;   // elements in `data`
+  int peer = -1;           // the root of a broadcast, the destination of a send, the source of a receive
+  std::uint32_t tag = 0;   // of a send or receive
+  bool on_device = false;  // `data` is memory of a GPU: only for groups that take such
 
   std::size_t bytes() const { return count * size_of(dtype); }
   std::span<std::byte> span() const { return {data, bytes()}; }

@@ -25,6 +25,11 @@ constexpr Entry kDatasets[] = {{"fashion-mnist", open_fashion_mnist},
 
 }  // namespace
 
+bool has_split(const DatasetOptions& options) {
+  const bool images = options.name == "image-folder" || options.name == "imagenet";
+  return !images || has_image_split(options.path, options.split);
+}
+
 base::Result<std::unique_ptr<Dataset>> open_dataset(const DatasetOptions& options) {
   if (options.limit && *options.limit < 1) {
     return input_error(fmt::format("found {}, expected at least 1 sample", *options.limit), {.field = "data.limit"});

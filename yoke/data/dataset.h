@@ -63,6 +63,8 @@ struct DatasetOptions {
 /// Opens `fashion-mnist`, `image-folder` (also named `imagenet`) or `synthetic`. Input error that says what is missing
 /// and how to get it, or what was found where `shape` or `classes` expect something else.
 base::Result<std::unique_ptr<Dataset>> open_dataset(const DatasetOptions& options);
+/// Whether there is such a split at all; one that is there may still be unusable. Only image folders may lack one.
+bool has_split(const DatasetOptions& options);
 std::vector<std::string> list_datasets();
 
 /// For data sets: throws base::Failure unless the index is one of theirs.

@@ -225,4 +225,8 @@ base::Result<std::unique_ptr<Dataset>> open_image_folder(const DatasetOptions& o
   return std::unique_ptr<Dataset>(std::make_unique<ImageFolder>(options, std::move(class_folders), std::move(files)));
 }
 
+bool has_image_split(const std::string& path, Split split) {
+  return find_split(path, split).ok();
+}
+
 }  // namespace yoke::data

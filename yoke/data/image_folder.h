@@ -15,5 +15,6 @@
 namespace yoke::data {
 
 base::Result<std::unique_ptr<Dataset>> open_image_folder(const DatasetOptions& options);
+bool has_image_split(const std::string& path, Split split);
 
 }  // namespace yoke::data

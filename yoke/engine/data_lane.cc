@@ -62,6 +62,18 @@ struct DataLane::Core {
     changed.notify_all();
   }
 
+  base::Status run_here(std::vector<Work> work, bool train, const base::Deadline& by) {
+    begin({}, train, by);
+    if (!here) here = device.enter(0, 1);
+    for (auto& one : work) {
+      const auto done = attempt(one.worker, [&] { return compute(*slots[0], one, train, *here, by); });
+      if (done.ok()) continue;
+      gradients.cancel(done.error());
+      return done.error();
+    }
+    return {};
+  }
+
   /// Until all workers of the same round are here.
   void meet(const base::Deadline& by) {
     base::MutexLock lock(mutex);
@@ -223,19 +235,16 @@ void DataLane::start(std::vector<Work> work, const base::Deadline& deadline) {
   core_->begin(std::move(work), true, deadline);
 }
 
-void DataLane::start_evaluation(std::vector<Work> work, const base::Deadline& deadline) {
-  core_->begin(std::move(work), false, deadline);
+base::Result<LaneReport> DataLane::run_here(std::vector<Work> work, const base::Deadline& deadline) {
+  YOKE_CHECK(core_->run_here(std::move(work), true, deadline));
+  return finish(deadline);
 }
 
-base::Result<LaneReport> DataLane::run_here(std::vector<Work> work, const base::Deadline& deadline) {
-  core_->begin({}, true, deadline);
-  if (!core_->here) core_->here = core_->device.enter(0, 1);
-  for (auto& one : work) {
-    const auto done =
-        attempt(one.worker, [&] { return core_->compute(*core_->slots[0], one, true, *core_->here, deadline); });
-    if (done.ok()) continue;
-    core_->gradients.cancel(done.error());
-    return done.error();
+base::Result<LaneReport> DataLane::evaluate(std::vector<Work> work, bool here, const base::Deadline& deadline) {
+  if (here) {
+    YOKE_CHECK(core_->run_here(std::move(work), false, deadline));
+  } else {
+    core_->begin(std::move(work), false, deadline);
   }
   return finish(deadline);
 }

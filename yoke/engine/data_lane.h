@@ -32,10 +32,11 @@ class DataLane {
   /// Begins a step: forward and backward passes of all `work`, which the slots share. Errors cancel the gradient sum.
   void start(std::vector<Work> work, const base::Deadline& deadline);
   /// A whole step in the calling thread, one worker after another: where nothing runs beside it, this saves waking
-  /// threads. Always call it from the same thread.
+  /// threads. Every thread that computes has kernel threads of its own, which get in each other's way: so always call it
+  /// from the same thread, and for all that can be done in one.
   base::Result<LaneReport> run_here(std::vector<Work> work, const base::Deadline& deadline);
-  /// Begins forward passes alone, in evaluation mode and with the model's own buffers.
-  void start_evaluation(std::vector<Work> work, const base::Deadline& deadline);
+  /// Forward passes alone, in evaluation mode and with the model's own buffers; `here`: in the calling thread.
+  base::Result<LaneReport> evaluate(std::vector<Work> work, bool here, const base::Deadline& deadline);
   /// Until everything started is done. The first error of any slot, if there was one.
   base::Result<LaneReport> finish(const base::Deadline& deadline);
 

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstring>
 
+#include "yoke/base/difference.h"
 #include "yoke/base/sha256.h"
+#include "yoke/engine/collectives.h"
 
 namespace yoke::engine {
 namespace {
@@ -15,25 +17,6 @@ const Holding* holder_of(const Standing& standing, std::size_t block) {
   if (standing.before != nullptr && standing.before->range().contains(block)) return standing.before;
   if (standing.now->range().contains(block) && standing.fresh) return standing.now;
   return nullptr;
-}
-
-comm::Op broadcast_of(const torch::Tensor& bytes, int root) {
-  return comm::broadcast(static_cast<std::byte*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel()),
-                         comm::DType::kU8, root);
-}
-
-std::string first_difference(std::string_view one, std::string_view other) {
-  for (int line = 1;; ++line) {
-    const auto end = one.find('\n');
-    const auto other_end = other.find('\n');
-    const auto ours = one.substr(0, end);
-    const auto theirs = other.substr(0, other_end);
-    if (ours != theirs || end == std::string_view::npos || other_end == std::string_view::npos) {
-      return fmt::format("line {}, `{}` and `{}`", line, ours, theirs);
-    }
-    one.remove_prefix(end + 1);
-    other.remove_prefix(other_end + 1);
-  }
 }
 
 }  // namespace
@@ -61,7 +44,7 @@ base::Status same_plan(const plan::Plan& plan, comm::Group& group, const base::D
     return base::input_error(
         fmt::format("ranks 0 and {} were given different plans; the first difference: {}; expected one plan file on "
                     "all hosts",
-                    rank, first_difference(texts[0], texts[1])));
+                    rank, base::first_difference(texts[0], texts[1])));
   }
   return {};
 }
@@ -70,13 +53,13 @@ base::Status agree(const Standing& standing, std::vector<std::int64_t>& numbers,
                    const base::Deadline& deadline) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const auto self = static_cast<std::size_t>(group.rank());
-  // Of each rank: updates, how many numbers, their hash; then of every block: whether the rank holds it from now on,
+  // Of each rank: steps, how many numbers, their hash; then of every block: whether the rank holds it from now on,
   // the fingerprint of the state it has (0: none that counts), and the bytes of that state.
   constexpr std::size_t kHead = 3;
   const std::size_t fields = kHead + 3 * blocks;
   std::vector<std::int64_t> all(ranks * fields);
   std::int64_t* own = all.data() + self * fields;
-  own[0] = standing.updates;
+  own[0] = standing.steps;
   own[1] = static_cast<std::int64_t>(numbers.size());
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const auto number : numbers) hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001b3U;
@@ -121,7 +104,7 @@ base::Status agree(const Standing& standing, std::vector<std::int64_t>& numbers,
     const Holding* has = holder_of(standing, block);
     if (missing) {
       auto bytes = from == self ? has->pack(block) : torch::empty({news(from, 2)}, torch::kByte);
-      YOKE_CHECK(group.run(broadcast_of(bytes, static_cast<int>(from)), deadline));
+      YOKE_CHECK(broadcast(bytes, static_cast<int>(from), group, deadline));
       if (wanted) standing.now->unpack(block, bytes);
     } else if (wanted && has != standing.now) {
       standing.now->unpack(block, has->pack(block));

@@ -19,16 +19,17 @@ namespace yoke::engine {
 base::Status same_plan(const plan::Plan& plan, comm::Group& group, const base::Deadline& deadline);
 
 /// What a rank brings: the blocks it holds under the plan to come, those it held before (may be null), and how far they
-/// are. Blocks of `now` that were not in `before` are fresh from the seed: `fresh` says that this is their state.
+/// are, in steps: a step may make no update, and yet move the cursor and the buffers. Blocks of `now` that were not in
+/// `before` are fresh from the seed: `fresh` says that this is their state.
 struct Standing {
   Holding* now = nullptr;
   const Holding* before = nullptr;
   bool fresh = true;
-  std::int64_t updates = 0;
+  std::int64_t steps = 0;
 };
 
 /// Every rank calls it. Afterwards all ranks have, in each block they hold now, the state of the lowest rank among
-/// those that have done most updates. `numbers` are compared and, where they differ, replaced by the source's. Peer
+/// those that have done most steps. `numbers` are compared and, where they differ, replaced by the source's. Peer
 /// error if nobody has some block as far.
 base::Status agree(const Standing& standing, std::vector<std::int64_t>& numbers, std::size_t blocks, comm::Group& group,
                    const base::Deadline& deadline);

@@ -103,10 +103,35 @@ base::Result<Sorted> sort_devices(const std::vector<DeviceSpec>& devices) {
   return sorted;
 }
 
-/// Activations of a pass, judged by one of few samples: they grow with the samples.
-base::Result<double> bytes_per_sample(Trainer& trainer) {
-  YOKE_TRY(const Measurement probe, trainer.measure(kProbe, 1));
-  return static_cast<double>(std::max<std::int64_t>(0, probe.peak_bytes - trainer.state_bytes().total())) / kProbe;
+/// What passes take beside the state: a part that is there once, and what each sample adds.
+struct Footprint {
+  double fixed = 0;
+  double per_sample = 0;
+};
+
+/// Judged by passes of few samples: what they add grows with the samples, what else they need does not.
+base::Result<Footprint> measure_footprint(Trainer& trainer) {
+  const auto beyond = [&](int samples) -> base::Result<double> {
+    YOKE_TRY(const Measurement probe, trainer.measure(samples, 1));
+    return static_cast<double>(std::max<std::int64_t>(0, probe.peak_bytes - trainer.state_bytes().total()));
+  };
+  YOKE_TRY(const double few, beyond(kProbe));
+  YOKE_TRY(const double more, beyond(2 * kProbe));
+  const double per_sample = std::max(0.0, more - few) / kProbe;
+  return Footprint{.fixed = std::max(0.0, few - kProbe * per_sample), .per_sample = per_sample};
+}
+
+bool fits(const Footprint& footprint, const Trainer& trainer, const DeviceSpec& device, int lbs, int vsw) {
+  const double needed =
+      static_cast<double>(trainer.state_bytes().total()) + footprint.fixed + footprint.per_sample * lbs * vsw;
+  return !device.memory_bytes || needed <= static_cast<double>(*device.memory_bytes);
+}
+
+/// The largest local batch up to `most` that a global batch can be cut into.
+int divisor_up_to(std::int64_t gbs, int most) {
+  int size = std::max(1, most);
+  while (gbs % size != 0) --size;
+  return size;
 }
 
 base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOptions& options, const base::Clock& clock,
@@ -117,19 +142,16 @@ base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOpti
   const auto by = [&] { return base::Deadline::in(options.patience, clock); };
   constexpr std::size_t kFields = sizeof(Entry) / sizeof(double);
 
-  double per_sample = 0;
+  Footprint footprint;
   if (device.memory_bytes) {
-    YOKE_TRY(per_sample, bytes_per_sample(trainer));
+    YOKE_TRY(footprint, measure_footprint(trainer));
   }
   std::vector<double> numbers(ranks * (sizes.size() * kFields + 1));
   double* own = numbers.data() + rank * (sizes.size() * kFields + 1);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const bool fits =
-        !device.memory_bytes || static_cast<double>(trainer.state_bytes().total()) + per_sample * sizes[i] <=
-                                    static_cast<double>(*device.memory_bytes);
     // All ranks measure together: what they share (cores, memory) is shared in training too.
     YOKE_CHECK(group.run(comm::barrier(), by()));
-    if (!fits) continue;
+    if (!fits(footprint, trainer, device, sizes[i], 1)) continue;
     YOKE_TRY(const Measurement one, trainer.measure(sizes[i], 1));
     const Entry entry{.fits = 1, .data = one.data, .forward = one.forward, .backward = one.backward};
     std::copy_n(reinterpret_cast<const double*>(&entry), kFields, own + i * kFields);
@@ -171,9 +193,8 @@ std::vector<int> local_batches_to_try(const plan::BatchSpec& batch, int devices)
 
 base::Result<bool> fits_memory(Trainer& trainer, const DeviceSpec& device, int lbs, int vsw) {
   if (!device.memory_bytes) return true;
-  YOKE_TRY(const double per_sample, bytes_per_sample(trainer));
-  return static_cast<double>(trainer.state_bytes().total()) + per_sample * lbs * vsw <=
-         static_cast<double>(*device.memory_bytes);
+  YOKE_TRY(const Footprint footprint, measure_footprint(trainer));
+  return fits(footprint, trainer, device, lbs, vsw);
 }
 
 base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, const RankOptions& options,
@@ -183,7 +204,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
   std::vector<int> sizes = local_batches_to_try(options.job.batch, group.size());
   const int wanted = *std::ranges::max_element(sizes);
   if (at_most) std::erase_if(sizes, [&](int size) { return size > *at_most; });
-  if (sizes.empty()) sizes.push_back(*at_most);
+  if (sizes.empty()) sizes.push_back(divisor_up_to(options.job.batch.global, *at_most));
 
   const profile::BucketProfile buckets{trainer.bucket_mebibytes()};
   for (;;) {
@@ -191,7 +212,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
     const plan::MeasuredModel cost =
         make_cost(cluster, sorted.node_classes, table, sorted.rank_classes, plan::recommend_sync(buckets));
     if (cost.local_batch_sizes().empty()) {
-      // Nothing fits: half of the smallest, which keeps the global batch with twice the rounds.
+      // Nothing fits: half of the smallest, or what is next to that, keeps the global batch with more rounds.
       const int smallest = *std::ranges::min_element(sizes);
       if (smallest == 1) {
         return base::infeasible_error(fmt::format(
@@ -199,7 +220,7 @@ base::Result<FirstPlan> measure_and_plan(Trainer& trainer, comm::Group& group, c
             "smallest device's memory; expected devices with more `memory`",
             base::format(base::Bytes{trainer.state_bytes().total()})));
       }
-      sizes = {smallest / 2};
+      sizes = {divisor_up_to(options.job.batch.global, smallest / 2)};
       continue;
     }
     plan::BatchRequest request{.gbs = static_cast<int>(options.job.batch.global)};

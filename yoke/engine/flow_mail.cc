@@ -173,16 +173,16 @@ std::deque<FlowMail::Outgoing>& FlowMail::sent(plan::Payload payload) {
   return payload == plan::Payload::kActivations ? activations_ : gradients_;
 }
 
-void FlowMail::begin(std::vector<Mailing> expected, const Unread& unread, base::Duration patience) {
+void FlowMail::begin(std::vector<Mailing> expected, const Unread& unread, Until until) {
   base::require(activations_.empty() && gradients_.empty(), "mail of before is still on its way");
   unread_ = unread;
-  patience_ = patience;
+  until_ = std::move(until);
   base::MutexLock lock(mutex_);
   base::require(incoming_.empty() || error_, "mail of before was not taken");
   incoming_.clear();
   posted_ = 0;
   error_.reset();
-  receive_patience_ = patience;
+  receive_until_ = until_;
   for (const auto& what : expected) incoming_.push_back({.what = what});
   changed_.notify_all();
 }
@@ -210,7 +210,7 @@ base::Status FlowMail::send(const Mailing& to, const std::vector<Crossing>& cros
     header.entries.push_back(std::move(entry));
   }
   YOKE_CHECK(encode(header, *out.header));
-  const auto by = base::Deadline::in(patience_, clock_);
+  const auto by = until_();
   out.handles.push_back(group_.launch(
       comm::send(out.header->data(), kHeaderBytes, comm::DType::kU8, to.peer, header_tag(to.payload)), by));
   for (const auto& tensor : out.tensors) {
@@ -227,7 +227,6 @@ base::Status FlowMail::send(const Mailing& to, const std::vector<Crossing>& cros
 base::Status FlowMail::receive_all(const std::stop_token& stop) {
   for (std::size_t next = 0;;) {
     Incoming* incoming = nullptr;
-    base::Duration patience{};
     {
       base::MutexLock lock(mutex_);
       // Deques keep their elements where they are, so `incoming` stays although others are taken.
@@ -240,17 +239,17 @@ base::Status FlowMail::receive_all(const std::stop_token& stop) {
         changed_.wait(mutex_, base::Deadline::in(std::chrono::seconds(1), clock_));
       }
       if (stopping_ || stop.stop_requested()) return {};
-      patience = receive_patience_;
       for (; posted_ < std::min(incoming_.size(), kAhead); ++posted_) {
         auto& one = incoming_[posted_];
         one.header = std::make_unique<Header>();
+        one.by = receive_until_();
         one.announced = group_.launch(comm::receive(one.header->data(), kHeaderBytes, comm::DType::kU8, one.what.peer,
                                                     header_tag(one.what.payload)),
-                                      base::Deadline::in(patience, clock_));
+                                      one.by);
       }
       incoming = &incoming_[next];
     }
-    const auto received = receive(*incoming, patience);
+    const auto received = receive(*incoming);
     base::MutexLock lock(mutex_);
     if (received.ok()) {
       incoming->ready = true;
@@ -261,8 +260,8 @@ base::Status FlowMail::receive_all(const std::stop_token& stop) {
   }
 }
 
-base::Status FlowMail::receive(Incoming& incoming, base::Duration patience) {
-  YOKE_CHECK(incoming.announced.wait());
+base::Status FlowMail::receive(Incoming& incoming) {
+  YOKE_CHECK(incoming.announced.wait_ahead());
   YOKE_TRY(const FlowHeader header, decode_flow_header(*incoming.header));
   const Mailing& what = incoming.what;
   if (header.worker != what.worker || header.payload != what.payload) {
@@ -279,7 +278,7 @@ base::Status FlowMail::receive(Incoming& incoming, base::Duration patience) {
       if (!bytes.empty()) {
         incoming.handles.push_back(group_.launch(
             comm::receive(bytes.data(), bytes.size(), comm::DType::kU8, what.peer, body_tag(what.payload)),
-            base::Deadline::in(patience, clock_)));
+            incoming.by));
       }
     }
     incoming.crossings.push_back(std::move(crossing));
@@ -289,10 +288,11 @@ base::Status FlowMail::receive(Incoming& incoming, base::Duration patience) {
 
 base::Result<std::vector<Crossing>> FlowMail::take(const Mailing& from) {
   Incoming taken;
+  const comm::Waiting waiting(group_, from.peer);
   {
     base::MutexLock lock(mutex_);
     base::require(!incoming_.empty() && incoming_.front().what == from, "mail that was not the next expected");
-    const auto by = base::Deadline::in(receive_patience_, clock_);
+    const auto by = after_peers(until_());
     while (!error_ && !incoming_.front().ready) {
       if (!changed_.wait(mutex_, by) && !error_ && !incoming_.front().ready) {
         return base::peer_error(fmt::format("{} of worker {} did not come from rank {} in time", name_of(from.payload),

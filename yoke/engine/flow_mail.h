@@ -22,6 +22,7 @@
 #include "yoke/base/result.h"
 #include "yoke/base/thread.h"
 #include "yoke/comm/group.h"
+#include "yoke/engine/lane.h"
 #include "yoke/plan/schedule.h"
 #include "yoke/tensor/device.h"
 
@@ -53,12 +54,12 @@ class FlowMail {
 
   /// All that will be received until finish(), in the order in which it will be taken. `unread` bounds the sends of
   /// each kind that may be on their way: the receivers must have taken those before, or be about to whatever this rank
-  /// does. `patience` is the deadline of every wait.
+  /// does. `until` is asked for the deadline of every message; any thread.
   struct Unread {
     std::size_t activations = 4;
     std::size_t gradients = 4;
   };
-  void begin(std::vector<Mailing> expected, const Unread& unread, base::Duration patience);
+  void begin(std::vector<Mailing> expected, const Unread& unread, Until until);
   /// The tensors are kept until they have left; the caller must not change them. Input error for a flow that a header
   /// cannot hold.
   base::Status send(const Mailing& to, const std::vector<Crossing>& crossings);
@@ -79,6 +80,7 @@ class FlowMail {
   struct Incoming {
     Mailing what;
     std::unique_ptr<Header> header;
+    base::Deadline by = base::Deadline::at({});
     comm::Handle announced;
     std::vector<Crossing> crossings;
     std::vector<comm::Handle> handles;
@@ -86,7 +88,7 @@ class FlowMail {
   };
 
   base::Status receive_all(const std::stop_token& stop);
-  base::Status receive(Incoming& incoming, base::Duration patience);
+  base::Status receive(Incoming& incoming);
   base::Status settle(std::deque<Outgoing>& sent, std::size_t at_most);
   std::deque<Outgoing>& sent(plan::Payload payload);
 
@@ -98,13 +100,13 @@ class FlowMail {
   std::deque<Outgoing> activations_;
   std::deque<Outgoing> gradients_;
   Unread unread_;
-  base::Duration patience_{};
+  Until until_;
 
   base::Mutex mutex_;
   base::Condition changed_;
   std::deque<Incoming> incoming_ YOKE_GUARDED_BY(mutex_);  // the first is the next to be taken
   std::size_t posted_ YOKE_GUARDED_BY(mutex_) = 0;         // of them, whose header was asked for
-  base::Duration receive_patience_ YOKE_GUARDED_BY(mutex_){};
+  Until receive_until_ YOKE_GUARDED_BY(mutex_);
   std::optional<base::Error> error_ YOKE_GUARDED_BY(mutex_);
   bool stopping_ YOKE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<base::Worker> thread_;  // uses everything above

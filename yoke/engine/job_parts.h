@@ -17,6 +17,8 @@ namespace yoke::engine {
 base::Result<std::unique_ptr<tensor::Device>> make_device(const plan::Job& job, const DeviceSpec& device);
 
 base::Result<std::unique_ptr<data::Dataset>> open_data(const plan::DataSpec& spec, data::Split split);
+/// Null when the data set has no test split; an error when it has one that is of no use.
+base::Result<std::unique_ptr<data::Dataset>> open_test_data(const plan::DataSpec& spec);
 
 /// The model for samples of this data set. Input error when it has fewer classes.
 base::Result<models::Architecture> make_architecture(const plan::ModelSpec& model, const data::DatasetInfo& info);

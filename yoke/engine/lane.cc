@@ -34,9 +34,12 @@ void forward(models::Network& network, models::Flow& flow, const models::Pass& p
   network.forward(flow, pass);
 }
 
-void wait_as_slow_device(double speed, base::Duration computed) {
-  if (speed >= 1) return;
-  std::this_thread::sleep_for(base::from_seconds(base::to_seconds(computed) * (1 / speed - 1)));
+void sleep_for(base::Duration time) {
+  std::this_thread::sleep_for(time);
+}
+
+void wait_as_slow_device(double speed, base::Duration computed, const Sleep& sleep) {
+  if (speed < 1) sleep(base::from_seconds(base::to_seconds(computed) * (1 / speed - 1)));
 }
 
 base::Status attempt(std::int64_t worker, const std::function<base::Status()>& compute) {

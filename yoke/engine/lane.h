@@ -21,6 +21,15 @@
 
 namespace yoke::engine {
 
+/// The deadline of a wait for other ranks that begins now.
+using Until = std::function<base::Deadline()>;
+
+/// Of a wait for a thread of this process. That one may itself wait for another rank until `by`, and then knows which
+/// rank is late: it has the first word.
+inline base::Deadline after_peers(const base::Deadline& by) {
+  return base::Deadline::at(by.instant() + std::chrono::seconds(3));
+}
+
 /// One worker of a step, or one batch of an evaluation.
 struct Work {
   std::int64_t worker = 0;
@@ -74,8 +83,10 @@ at::Generator generator_for(const base::StreamName& name, torch::Device device);
 void forward(models::Network& network, models::Flow& flow, const models::Pass& pass, plan::Precision precision,
              torch::Device device);
 
+using Sleep = std::function<void(base::Duration)>;
+void sleep_for(base::Duration time);
 /// Sleeps as long as a device of this speed would have computed longer.
-void wait_as_slow_device(double speed, base::Duration computed);
+void wait_as_slow_device(double speed, base::Duration computed, const Sleep& sleep = sleep_for);
 
 /// Runs `compute`; whatever libtorch throws becomes an error that says which worker it was.
 base::Status attempt(std::int64_t worker, const std::function<base::Status()>& compute);

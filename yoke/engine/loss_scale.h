@@ -12,30 +12,34 @@ struct LossScaleOptions {
   std::int64_t grow_after = 2000;  // good steps in a row
 };
 
+/// Where it is: part of the state of training.
+struct LossScaleState {
+  double factor = 1;
+  std::int64_t good_steps = 0;  // in a row
+  bool operator==(const LossScaleState&) const = default;
+};
+
 /// A value. One thread.
 class LossScale {
  public:
-  explicit LossScale(const LossScaleOptions& options) : options_(options), factor_(options.start) {}
+  explicit LossScale(const LossScaleOptions& options) : options_(options), state_{.factor = options.start} {}
 
-  double factor() const { return factor_; }
+  double factor() const { return state_.factor; }
+  const LossScaleState& state() const { return state_; }
+  void set(const LossScaleState& state) { state_ = state; }
   /// After the gradient was looked at. Returns whether the step counts.
   bool judge(bool finite) {
     if (!finite) {
-      factor_ /= 2;
-      good_ = 0;
+      state_ = {.factor = state_.factor / 2};
       return false;
     }
-    if (++good_ >= options_.grow_after) {
-      factor_ *= 2;
-      good_ = 0;
-    }
+    if (++state_.good_steps >= options_.grow_after) state_ = {.factor = state_.factor * 2};
     return true;
   }
 
  private:
   LossScaleOptions options_;
-  double factor_;
-  std::int64_t good_ = 0;
+  LossScaleState state_;
 };
 
 }  // namespace yoke::engine

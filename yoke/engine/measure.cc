@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "yoke/engine/collectives.h"
 #include "yoke/engine/median.h"
 #include "yoke/engine/reducer.h"
 
@@ -27,6 +28,13 @@ base::Result<Work> work_for(const MeasuredLane& on, int number, int lbs) {
   return Work{.worker = worker, .batch = std::move(batch), .draw = stream(base::Purpose::kDropout)};
 }
 
+/// As a step of the trainer would.
+base::Result<LaneReport> run(DataLane& lane, std::vector<Work> work, const base::Deadline& deadline) {
+  if (lane.vsw() == 1) return lane.run_here(std::move(work), deadline);
+  lane.start(std::move(work), deadline);
+  return lane.finish(deadline);
+}
+
 }  // namespace
 
 base::Result<Measurement> measure_passes(const MeasuredLane& on, int lbs, int vsw, base::Duration patience,
@@ -49,8 +57,7 @@ base::Result<Measurement> measure_passes(const MeasuredLane& on, int lbs, int vs
     const auto begin = clock.now();
     const auto deadline = base::Deadline::in(patience, clock);
     on.holding.gradients().begin(kMeasuredRounds * vsw);
-    on.lane.start(std::move(work), deadline);
-    YOKE_TRY(const LaneReport report, on.lane.finish(deadline));
+    YOKE_TRY(const LaneReport report, run(on.lane, std::move(work), deadline));
     const double seconds = base::to_seconds(clock.now() - begin);
     peak = std::max(peak, on.device.memory().peak_bytes);
     spent += seconds;
@@ -85,7 +92,7 @@ base::Result<double> measure_all_reduce(const Holding& holding, comm::Group& gro
     YOKE_CHECK(group.run(comm::barrier(), deadline));
     const auto begin = clock.now();
     for (const auto& bucket : holding.parameters().buckets()) {
-      if (group.size() > 1) YOKE_CHECK(group.run(all_reduce_of(bucket.gradients), deadline));
+      if (group.size() > 1) YOKE_CHECK(all_reduce(bucket.gradients, group, deadline));
     }
     seconds.push_back(base::to_seconds(clock.now() - begin));
   }

@@ -54,11 +54,9 @@ class Run {
 
   base::Status open_data_sets() {
     YOKE_TRY(train_, open_data(options_.job.data, data::Split::kTrain));
-    auto test = open_data(options_.job.data, data::Split::kTest);
-    if (test.ok()) {
-      test_ = *std::move(test);
-    } else if (first_) {
-      observer_.on_event({.kind = "data", .detail = "no evaluation: " + test.error().to_string()});
+    YOKE_TRY(test_, open_test_data(options_.job.data));
+    if (!test_ && first_) {
+      observer_.on_event({.kind = "data", .detail = "no evaluation: the data set has no samples to test with"});
     }
     return {};
   }
@@ -231,6 +229,10 @@ class Run {
 };
 
 }  // namespace
+
+void select_device(const DeviceSpec& device) {
+  if (device.id.index < tensor::cuda_device_count()) tensor::select_cuda_device(device.id.index);
+}
 
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,
                                     const base::Clock& clock) {

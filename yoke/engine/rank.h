@@ -90,6 +90,9 @@ struct RankResult {
   std::int64_t skipped_samples = 0;
 };
 
+/// Before a group over NCCL is joined: its ops are on the memory of this device. Nothing where there is no CUDA.
+void select_device(const DeviceSpec& device);
+
 /// Trains. Every rank of `group` calls it with the same job, plan and devices. Errors: kInput for a job that cannot be
 /// trained, kPeer for lost ranks, full disks; the last good checkpoint is kept.
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,

@@ -6,6 +6,8 @@
 #include <map>
 #include <numeric>
 
+#include "yoke/engine/collectives.h"
+
 namespace yoke::engine {
 namespace {
 
@@ -14,15 +16,11 @@ constexpr int kReducerThread = 100;
 
 }  // namespace
 
-comm::Op all_reduce_of(const torch::Tensor& floats) {
-  return comm::all_reduce(reinterpret_cast<std::byte*>(floats.data_ptr<float>()),
-                          static_cast<std::size_t>(floats.numel()), comm::DType::kF32);
-}
-
 base::Result<std::unique_ptr<Reducer>> Reducer::make(const std::string& name, const Layout& layout, Holding& holding,
-                                                     comm::Group& group, double speed, const TraceSink& trace,
-                                                     const base::Deadline& deadline, const base::Clock& clock) {
-  std::unique_ptr<Reducer> reducer(new Reducer(layout, holding, group, speed, trace, clock));
+                                                     comm::Group& group, tensor::Device& device, double speed,
+                                                     const TraceSink& trace, const base::Deadline& deadline,
+                                                     const base::Clock& clock) {
+  std::unique_ptr<Reducer> reducer(new Reducer(layout, holding, group, device, speed, trace, clock));
   YOKE_CHECK(reducer->make_groups(name, deadline));
   reducer->number_buckets();
   return reducer;
@@ -76,7 +74,8 @@ std::size_t Reducer::bucket_of(const plan::ScheduleOp& op) const {
 }
 
 base::Status Reducer::wait_for_all(const base::Deadline& deadline) {
-  for (std::size_t i = 0; i < bucket_segment_.size(); ++i) YOKE_CHECK(holding_.gradients().wait(i, deadline));
+  for (std::size_t i = 0; i < bucket_segment_.size(); ++i)
+    YOKE_CHECK(holding_.gradients().wait(i, after_peers(deadline)));
   return {};
 }
 
@@ -84,19 +83,21 @@ base::Status Reducer::reduce(const plan::ScheduleOp& op, const base::Deadline& d
   const std::size_t bucket = bucket_of(op);
   const auto begin = clock_.now();
   auto& gradients = holding_.gradients();
-  YOKE_CHECK(gradients.wait(bucket, deadline));
+  YOKE_CHECK(gradients.wait(bucket, after_peers(deadline)));
   const auto ready = clock_.now();
   trace_.span(kReducerThread, "wait for gradients", "wait", begin, ready);
   const auto& flat = holding_.parameters().buckets()[bucket].gradients;
   comm::Group* among = segment_groups_[bucket_segment_[bucket]];
+  // Only the group of all ranks can tell whether a member is late because it waits for a rank of another stage.
+  const auto by = among == &group_ ? deadline : after_peers(deadline);
   if (gradients.reproducible()) {
     if (among != nullptr) {
-      YOKE_CHECK(comm::reproducible_all_reduce(gradients.sum(bucket), floats_of(flat), *among, deadline));
+      YOKE_CHECK(comm::reproducible_all_reduce(gradients.sum(bucket), floats_of(flat), *among, by));
     } else {
       YOKE_CHECK(gradients.sum(bucket).finish(floats_of(flat)));
     }
   } else if (among != nullptr) {
-    YOKE_CHECK(among->run(all_reduce_of(flat), deadline));
+    YOKE_CHECK(all_reduce(flat, *among, by));
   }
   trace_.span(kReducerThread, fmt::format("all-reduce {}", bucket), "communicate", ready, clock_.now());
   return {};
@@ -106,6 +107,9 @@ void Reducer::update(const plan::ScheduleOp& op, const Update& how) {
   const std::size_t bucket = bucket_of(op);
   const auto begin = clock_.now();
   holding_.optimizer().update(bucket, how);
+  // The next passes run on streams of their own, which do not wait for this thread's.
+  updated_->record();
+  updated_->block();
   wait_as_slow_device(speed_, clock_.now() - begin);
   trace_.span(kReducerThread, fmt::format("update {}", bucket), "update", begin, clock_.now());
 }
@@ -130,10 +134,7 @@ base::Status Reducer::share_buffers(const base::Deadline& deadline) {
     if (segment_groups_[at] == nullptr || buffers.numel() == 0) continue;
     const auto ranks = layout_.ranks_of(at);
     const auto root = std::ranges::find(ranks, layout_.leader_of(at)) - ranks.begin();
-    YOKE_CHECK(segment_groups_[at]->run(
-        comm::broadcast(static_cast<std::byte*>(buffers.data_ptr()), static_cast<std::size_t>(buffers.nbytes()),
-                        comm::DType::kU8, static_cast<int>(root)),
-        deadline));
+    YOKE_CHECK(broadcast(buffers, static_cast<int>(root), *segment_groups_[at], deadline));
   }
   return {};
 }

@@ -9,15 +9,11 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/result.h"
 #include "yoke/comm/group.h"
-#include "yoke/comm/op.h"
 #include "yoke/engine/holding.h"
 #include "yoke/engine/lane.h"
 #include "yoke/engine/layout.h"
 
 namespace yoke::engine {
-
-/// The sum over all ranks, in place, wherever the tensor lies.
-comm::Op all_reduce_of(const torch::Tensor& floats);
 
 /// One thread at a time uses it; with a layout that runs on, it may be another than the one that uses the whole group.
 class Reducer {
@@ -25,8 +21,9 @@ class Reducer {
   /// Every rank of `group` calls it, with `name` the same on all and used once; `speed` is the device's
   /// (LaneOptions). All that is given must outlive this.
   static base::Result<std::unique_ptr<Reducer>> make(const std::string& name, const Layout& layout, Holding& holding,
-                                                     comm::Group& group, double speed, const TraceSink& trace,
-                                                     const base::Deadline& deadline, const base::Clock& clock);
+                                                     comm::Group& group, tensor::Device& device, double speed,
+                                                     const TraceSink& trace, const base::Deadline& deadline,
+                                                     const base::Clock& clock);
 
   /// Leaves its groups in good order: a slower rank that still finishes a step does not lose this one.
   ~Reducer();
@@ -49,9 +46,15 @@ class Reducer {
   void abort(const std::string& reason);
 
  private:
-  Reducer(const Layout& layout, Holding& holding, comm::Group& group, double speed, const TraceSink& trace,
-          const base::Clock& clock)
-      : layout_(layout), holding_(holding), group_(group), speed_(speed), trace_(trace), clock_(clock) {}
+  Reducer(const Layout& layout, Holding& holding, comm::Group& group, tensor::Device& device, double speed,
+          const TraceSink& trace, const base::Clock& clock)
+      : layout_(layout),
+        holding_(holding),
+        group_(group),
+        updated_(device.make_fence()),
+        speed_(speed),
+        trace_(trace),
+        clock_(clock) {}
   base::Status make_groups(const std::string& name, const base::Deadline& deadline);
   void number_buckets();
   std::size_t bucket_of(const plan::ScheduleOp& op) const;
@@ -59,6 +62,7 @@ class Reducer {
   const Layout& layout_;
   Holding& holding_;
   comm::Group& group_;
+  const std::unique_ptr<tensor::Fence> updated_;
   const double speed_;
   const TraceSink& trace_;
   const base::Clock& clock_;

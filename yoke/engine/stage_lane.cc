@@ -89,7 +89,7 @@ struct StageLane::Core {
       recomputes = recomputes || op.kind == ScheduleOpKind::kRecompute;
     }
     mail.begin(std::move(expected), {.activations = script.unread_activations, .gradients = script.unread_gradients},
-               patience);
+               until);
     if (!newest) newest = make_replica();
     replicas.clear();
     replicas[0] = newest;
@@ -97,6 +97,7 @@ struct StageLane::Core {
     std::size_t left = 0;
     for (std::size_t i = 0; i < script.ops.size(); ++i) {
       const ScheduleOp& op = script.ops[i];
+      go_on();
       if (of_reducer(op.kind)) {
         if (!reducer) continue;
         YOKE_CHECK(reduce(op));
@@ -110,6 +111,12 @@ struct StageLane::Core {
       if (op.kind == ScheduleOpKind::kBackward) ++left;
     }
     return mail.finish();
+  }
+
+  /// Another op begins, which may itself wait for a thread.
+  void go_on() {
+    base::MutexLock lock(mutex);
+    give_up = after_peers(after_peers(until()));
   }
 
   void steps_are_done(int steps) {
@@ -204,7 +211,7 @@ struct StageLane::Core {
   base::Status load(InFlight& flight, int worker) {
     const auto begin = clock.now();
     if (!flight.work.batch) {
-      YOKE_TRY(flight.work.batch, flight.work.ticket->take(base::Deadline::in(patience, clock)));
+      YOKE_TRY(flight.work.batch, flight.work.ticket->take(until()));
       flight.work.ticket.reset();
     }
     for (const auto& [name, tensor] : flight.work.batch->tensors) {
@@ -331,7 +338,7 @@ struct StageLane::Core {
 
   base::Status reduce(const ScheduleOp& op) {
     if (!sum_open) open_sum(0);  // this device had no worker in this round
-    YOKE_CHECK(reducer(op, base::Deadline::in(patience, clock)));
+    YOKE_CHECK(reducer(op, until()));
     if (op.kind != ScheduleOpKind::kUpdate) return {};
     replicas[op.version] = newest;
     // Without a stash the update has changed the weights in place: the version before is no more.
@@ -347,14 +354,15 @@ struct StageLane::Core {
 
   LaneReport& report_of(int worker) YOKE_REQUIRES(mutex) { return reports[worker / script.workers_per_step]; }
 
-  void begin(StageScript what, Supplier who, ReducerStep how, std::set<int> absent, base::Duration time) {
+  void begin(StageScript what, Supplier who, ReducerStep how, std::set<int> absent, Until by) {
     base::MutexLock lock(mutex);
     base::require(!running, "a stage is given a script while it runs one");
     script = std::move(what);
     supplier = std::move(who);
     reducer = std::move(how);
     without_samples = std::move(absent);
-    patience = time;
+    until = std::move(by);
+    give_up = after_peers(after_peers(until()));
     reports.clear();
     error.reset();
     steps_done = 0;
@@ -367,7 +375,7 @@ struct StageLane::Core {
   Supplier supplier;
   ReducerStep reducer;
   std::set<int> without_samples;  // passed over by all stages alike: they all know its weight
-  base::Duration patience{};
+  Until until;
 
   // The thread's.
   FlowMail mail;
@@ -383,7 +391,8 @@ struct StageLane::Core {
   bool running YOKE_GUARDED_BY(mutex) = false;
   bool stopping YOKE_GUARDED_BY(mutex) = false;
   int steps_done YOKE_GUARDED_BY(mutex) = 0;
-  std::map<int, LaneReport> reports YOKE_GUARDED_BY(mutex);  // by step of the script
+  base::Deadline give_up YOKE_GUARDED_BY(mutex) = base::Deadline::at({});  // on the op that runs
+  std::map<int, LaneReport> reports YOKE_GUARDED_BY(mutex);                // by step of the script
   std::optional<base::Error> error YOKE_GUARDED_BY(mutex);
   std::unique_ptr<base::Worker> thread;  // last: it uses everything above
 };
@@ -404,30 +413,33 @@ void StageLane::start(StageScript script, std::vector<Work> work, const base::De
   }
   core_->begin(
       std::move(script), [by_worker](int worker) { return std::move(by_worker->at(worker)); }, nullptr,
-      std::move(absent), deadline.left(core_->clock));
+      std::move(absent), [deadline] { return deadline; });
 }
 
 void StageLane::start(StageScript script, Supplier supplier, ReducerStep reducer, base::Duration patience) {
-  core_->begin(std::move(script), std::move(supplier), std::move(reducer), {}, patience);
+  core_->begin(std::move(script), std::move(supplier), std::move(reducer), {},
+               [patience, &clock = core_->clock] { return base::Deadline::in(patience, clock); });
 }
 
-base::Result<LaneReport> StageLane::reach(int steps, const base::Deadline& deadline) {
+base::Result<LaneReport> StageLane::reach(int steps) {
   base::MutexLock lock(core_->mutex);
   while (core_->running && core_->steps_done < steps) {
-    if (!core_->changed.wait(core_->mutex, deadline) && core_->running && core_->steps_done < steps) {
+    if (core_->give_up.passed(core_->clock)) {
       return base::peer_error("this device's stage did not come to the end of the step in time");
     }
+    core_->changed.wait(core_->mutex, core_->give_up);
   }
   if (core_->error) return *core_->error;
   return core_->reports[steps - 1];
 }
 
-base::Result<LaneReport> StageLane::finish(const base::Deadline& deadline) {
+base::Result<LaneReport> StageLane::finish() {
   base::MutexLock lock(core_->mutex);
   while (core_->running) {
-    if (!core_->changed.wait(core_->mutex, deadline) && core_->running) {
+    if (core_->give_up.passed(core_->clock)) {
       return base::peer_error("this device's stage did not finish its step in time");
     }
+    core_->changed.wait(core_->mutex, core_->give_up);
   }
   if (core_->error) return *core_->error;
   LaneReport sum;

@@ -56,9 +56,10 @@ class StageLane {
   /// deadline of every wait.
   void start(StageScript script, Supplier supplier, ReducerStep reducer, base::Duration patience);
   /// Until this device is through with the first `steps` steps of the script; what it has done in the last of them.
-  base::Result<LaneReport> reach(int steps, const base::Deadline& deadline);
+  /// Gives up some seconds after the deadline of a wait that begins with the op under way.
+  base::Result<LaneReport> reach(int steps);
   /// Until all of it is done; of all steps together.
-  base::Result<LaneReport> finish(const base::Deadline& deadline);
+  base::Result<LaneReport> finish();
 
  private:
   struct Core;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -24,6 +25,7 @@ namespace {
 constexpr int kStepsAhead = 2;  // whose samples are ordered before they are needed
 // Steps between two drains of a pipeline that runs on: few enough that a request to stop is soon met.
 constexpr std::int64_t kLongestSpan = 200;
+constexpr std::string_view kWhatHelps = "A smaller optimizer.lr, lr.warmup_steps or optimizer.clip_norm often help";
 
 bool of_reducer(plan::ScheduleOpKind kind) {
   return kind == plan::ScheduleOpKind::kReduce || kind == plan::ScheduleOpKind::kNorm ||
@@ -104,18 +106,18 @@ struct Trainer::Core {
     group = std::move(in);
     layout = std::make_unique<Layout>(*std::move(accepted));
     plan = wanted;
-    const bool fresh = !altered && updates == 0;
+    const bool fresh = !altered && cursor.step == 0;
     const bool first_time = holding == nullptr;
     YOKE_TRY(const auto before, hold(layout->range()));
     const Holding* kept = before ? before.get() : (first_time ? nullptr : holding.get());
     auto numbers = pack();
     if (group->size() > 1 || before) {
-      YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .updates = updates}, numbers,
+      YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .steps = cursor.step}, numbers,
                        options.architecture.blocks.size(), *group, deadline()));
       unpack(numbers);
     }
-    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", cursor.step), *layout, *holding, *group, options.speed,
-                                    options.trace, deadline(), clock));
+    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", cursor.step), *layout, *holding, *group, *options.device,
+                                    options.speed, options.trace, deadline(), clock));
     YOKE_CHECK(make_lanes());
     if (batches.empty() || batches.back().gbs != plan.gbs || batches.back().lbs != plan.lbs) {
       batches.push_back({.step = cursor.step, .gbs = plan.gbs, .lbs = plan.lbs});
@@ -170,7 +172,10 @@ struct Trainer::Core {
 
   /// Everything that is not a tensor, as numbers that can be sent.
   std::vector<std::int64_t> pack() const {
-    std::vector<std::int64_t> numbers{updates, cursor.epoch, cursor.consumed, cursor.step, total_samples, skipped};
+    const auto scale = loss_scale ? loss_scale->state() : LossScaleState{};
+    std::vector<std::int64_t> numbers{
+        updates,       cursor.epoch, cursor.consumed,  cursor.step,
+        total_samples, skipped,      scale.good_steps, std::bit_cast<std::int64_t>(scale.factor)};
     for (const auto& batch : batches) numbers.insert(numbers.end(), {batch.step, batch.gbs, batch.lbs});
     return numbers;
   }
@@ -179,8 +184,9 @@ struct Trainer::Core {
     cursor = {.epoch = static_cast<std::uint32_t>(numbers[1]), .consumed = numbers[2], .step = numbers[3]};
     total_samples = numbers[4];
     skipped = numbers[5];
+    if (loss_scale) loss_scale->set({.factor = std::bit_cast<double>(numbers[7]), .good_steps = numbers[6]});
     batches.clear();
-    for (std::size_t i = 6; i + 2 < numbers.size(); i += 3) {
+    for (std::size_t i = 8; i + 2 < numbers.size(); i += 3) {
       batches.push_back({.step = numbers[i], .gbs = numbers[i + 1], .lbs = numbers[i + 2]});
     }
   }
@@ -243,8 +249,8 @@ struct Trainer::Core {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   }
 
-  /// The reducer stream of this rank's program.
-  base::Status reduce_and_update(Update how, const base::Deadline& by) {
+  /// The reducer stream of this rank's program. Returns whether there was an update: not where a gradient overflowed.
+  base::Result<bool> reduce_and_update(Update how, const base::Deadline& by) {
     if (plan.sync == plan::Sync::kSequential) {
       YOKE_CHECK(reducer->wait_for_all(by));
     }
@@ -255,12 +261,12 @@ struct Trainer::Core {
         reducer->update(op, how);
       } else {
         YOKE_TRY(const double squares, reducer->squared_norm(by));
-        if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return {};
+        if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return false;
         const double clip_norm = options.job.optimizer.clip_norm;
         if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
       }
     }
-    return {};
+    return true;
   }
 
   double lr_at(const data::Cursor& at, std::int64_t updates_before) const {
@@ -308,13 +314,14 @@ struct Trainer::Core {
     const auto updated = reduce_and_update(how, by);
     // A stage may be waiting for messages that will not come any more.
     if (!updated.ok() && stage) stop_all(updated.error());
-    if (!computed) computed = stage ? stage->finish(by) : lane->finish(by);
+    if (!computed) computed = stage ? stage->finish() : lane->finish(after_peers(by));
     if (!computed->ok()) return stop_all(computed->error());
-    YOKE_CHECK(updated);
+    if (!updated.ok()) return updated.error();
     last_lane = **computed;
     YOKE_TRY(const Totals totals, add_up(last_lane, stop, by));
     YOKE_CHECK(reducer->share_buffers(by));
     if (totals.bad > 0) return not_finite(last_lane, how.lr, by);
+    if (*updated) ++updates;
     return report_step(totals, samples, how.lr, begin);
   }
 
@@ -330,8 +337,8 @@ struct Trainer::Core {
     stopping = totals.stop > 0;
     skipped += static_cast<std::int64_t>(totals.skipped);
     total_samples += samples;
-    ++updates;
     last_loss = report.loss;
+    last_rate = rate;
     cursor = sampler.advance(cursor, shape());
     report.total_samples = total_samples;
     report.total_steps = cursor.step + steps_left();
@@ -474,16 +481,17 @@ struct Trainer::Core {
     if (!span) YOKE_CHECK(begin_span());
     const double rate = lr();
     const std::int64_t samples = sampler.step_samples(cursor, shape());
-    auto done = stage->reach(span->done + 1, by);
+    auto done = stage->reach(span->done + 1);
     if (!done.ok()) return stop_all(done.error());
     YOKE_TRY(const Totals totals, add_up(*done, stop, by));
     if (totals.bad > 0) return not_finite(*done, rate, by);
     if (static_cast<std::size_t>(++span->done) == span->cursors.size()) {
-      const auto drained = stage->finish(by);
+      const auto drained = stage->finish();
       if (!drained.ok()) return stop_all(drained.error());
       span.reset();
       YOKE_CHECK(reducer->share_buffers(by));
     }
+    ++updates;
     return report_step(totals, samples, rate, begin);
   }
 
@@ -494,11 +502,13 @@ struct Trainer::Core {
     return (left + plan.gbs - 1) / plan.gbs + more * sampler.steps_per_epoch(shape());
   }
 
-  /// This rank cannot go on: the others are told why.
+  /// This rank cannot go on: the others are told why. Where they have told this one, what they say is the reason.
   base::Error stop_all(const base::Error& error) {
-    if (error.kind != base::ErrorKind::kPeer || !group->failure()) group->abort(error.to_string());
-    if (reducer) reducer->abort(error.to_string());
-    return error;
+    const auto told = group->failure();
+    if (error.kind != base::ErrorKind::kPeer || !told) group->abort(error.to_string());
+    const base::Error& reason = error.kind == base::ErrorKind::kPeer && told ? told->error : error;
+    if (reducer) reducer->abort(reason.to_string());
+    return reason;
   }
 
   base::Result<Totals> add_up(const LaneReport& report, bool stop, const base::Deadline& by) {
@@ -514,8 +524,8 @@ struct Trainer::Core {
     if (!shared.ok()) return shared.error();
     return base::input_error(
         fmt::format("the loss of worker {} is not finite at step {} (epoch {}, lr {:g}); checkpoints from before are "
-                    "kept. A smaller optimizer.lr, lr.warmup_steps or optimizer.clip_norm often help",
-                    worker, cursor.step + 1, cursor.epoch, rate));
+                    "kept. {}",
+                    worker, cursor.step + 1, cursor.epoch, rate, kWhatHelps));
   }
 
   // ---- evaluation and measurement ------------------------------------------------------------------------------
@@ -548,8 +558,7 @@ struct Trainer::Core {
     for (const auto& indices : own_batches) {
       work.push_back({.worker = static_cast<std::int64_t>(work.size()), .ticket = reader.order({.indices = indices})});
     }
-    lane->start_evaluation(std::move(work), deadline());
-    return lane->finish(deadline());
+    return lane->evaluate(std::move(work), runs_here(), deadline());
   }
 
   base::Result<LaneReport> evaluate_stage(const std::vector<std::vector<std::int64_t>>& own_batches,
@@ -565,7 +574,7 @@ struct Trainer::Core {
       work.push_back(std::move(one));
     }
     stage->start(std::move(script), std::move(work), deadline());
-    return stage->finish(deadline());
+    return stage->finish();
   }
 
   base::Result<Measurement> measure(int lbs, int vsw) {
@@ -579,8 +588,31 @@ struct Trainer::Core {
 
   // ---- checkpoints ---------------------------------------------------------------------------------------------
 
+  /// A step may have a finite loss and yet an update that ruins the weights. Ranks of pipelines hear of each other's
+  /// weights; ranks of data lanes all have the same. Buffers may hold infinities by design, e.g. a mask.
+  base::Status check_finite() {
+    std::int64_t bad = 0;
+    const auto& parameters = holding->parameters();
+    for (std::size_t i = 0; i < parameters.count() && bad == 0; ++i) {
+      const auto weight = parameters.weight(i).detach();
+      if (weight.numel() == 0) continue;
+      const auto [least, most] = torch::aminmax(weight);  // NaN if there is one
+      if (!std::isfinite(least.item<float>()) || !std::isfinite(most.item<float>())) bad = 1;
+    }
+    if (layout && !layout->data_only()) {
+      YOKE_CHECK(group->run(comm::all_reduce(std::span(&bad, 1), comm::Reduction::kMax), deadline()));
+    }
+    if (bad == 0) return {};
+    return base::input_error(
+        fmt::format("the weights are not finite after step {} (lr {:g}), so they are not saved; checkpoints from "
+                    "before are kept. {}",
+                    cursor.step, last_rate, kWhatHelps));
+  }
+
   base::Result<Checkpoint> snapshot() {
+    base::require(at_rest(), "a snapshot in the middle of a span");
     YOKE_CHECK(hold_all());
+    YOKE_CHECK(check_finite());
     Checkpoint checkpoint;
     checkpoint.meta = {.model = options.architecture.name,
                        .cursor = cursor,
@@ -588,6 +620,7 @@ struct Trainer::Core {
                        .updates = updates,
                        .train_loss = last_loss,
                        .batches = batches};
+    if (loss_scale) checkpoint.meta.loss_scale = loss_scale->state();
     const bool writes = !group || group->rank() == 0;
     if (!layout || layout->data_only()) {
       if (writes) {
@@ -596,7 +629,6 @@ struct Trainer::Core {
       }
       return checkpoint;
     }
-    base::require(at_rest(), "a snapshot in the middle of a span");
     const auto owner = [this](std::size_t block) { return layout->ranks_of(layout->segment_of(block)).front(); };
     const std::size_t blocks = options.architecture.blocks.size();
     const auto keep = [&](const Holding& part, std::size_t block) {
@@ -635,6 +667,7 @@ struct Trainer::Core {
     updates = checkpoint.meta.updates;
     last_loss = checkpoint.meta.train_loss;
     batches = checkpoint.meta.batches;
+    if (loss_scale && checkpoint.meta.loss_scale) loss_scale->set(*checkpoint.meta.loss_scale);
     total_samples = cursor.epoch * sampler.size() + cursor.consumed;
     ordered.clear();
     return {};
@@ -670,6 +703,7 @@ struct Trainer::Core {
   std::int64_t total_samples = 0;
   std::int64_t skipped = 0;
   double last_loss = 0;
+  double last_rate = 0;
   std::optional<LossScale> loss_scale;
   std::vector<BatchChange> batches;
 

@@ -85,8 +85,9 @@ class Trainer {
   std::int64_t steps_per_epoch() const;
   comm::Group& group();
 
-  /// Every rank of the group calls it; rank 0 gets all of the model, the others what describes it. Precondition:
-  /// at_rest().
+  /// Every rank of the group calls it; rank 0 gets all of the model, the others what describes it. Input error on
+  /// all of them if a weight is not finite: what training cannot go on with shall not replace what it can.
+  /// Precondition: at_rest().
   base::Result<Checkpoint> snapshot();
   /// Takes a checkpoint's state. Input error that names what does not fit; nothing is changed then.
   base::Status restore(const Checkpoint& checkpoint, const std::string& where);

@@ -1,5 +1,6 @@
 #include "yoke/models/model.h"
 
+#include <ATen/OpMathType.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -246,7 +247,10 @@ base::Status load_weights(Network& network, const NamedTensors& weights, const b
 }
 
 Score cross_entropy(const Flow& flow, const LossOptions& options, bool count_correct) {
-  const torch::Tensor& scores = flow.at("x");
+  // In f32 where the model computed in half precision, as torch's autocast does it: a loss in bf16 has three digits,
+  // and one in fp16 cannot be multiplied by a loss scale.
+  const torch::Tensor& given = flow.at("x");
+  const torch::Tensor scores = given.to(at::toOpMathType(given.scalar_type()));
   const torch::Tensor& targets = flow.at("targets");
   Score score;
   score.loss = torch::nn::functional::cross_entropy(

@@ -66,6 +66,7 @@ ModelSpec read_model(View view) {
   model.classes = optional_count(view, "classes");
   model.path = view.text_or("path", "");
   model.weights = view.text_or("weights", "");
+  if (auto dropout = view.find("dropout")) model.dropout = dropout->number(kBelowOne);
   model.time_scale = view.number_or("time_scale", model.time_scale, kNotNegative);
   model.size_scale = view.number_or("size_scale", model.size_scale, kNotNegative);
   if (model.name == kTorchScript && model.path.empty()) {
@@ -315,6 +316,7 @@ std::string to_yaml(const Job& job) {
   if (job.model.classes) model.count("classes", *job.model.classes);
   if (!job.model.path.empty()) model.text("path", job.model.path);
   if (!job.model.weights.empty()) model.text("weights", job.model.weights);
+  if (job.model.dropout) model.number("dropout", *job.model.dropout);
   if (job.model.time_scale != 1) model.number("time_scale", job.model.time_scale);
   if (job.model.size_scale != 1) model.number("size_scale", job.model.size_scale);
   section("model", model.str());

@@ -18,6 +18,7 @@ struct ModelSpec {
   std::string path;                     // `torchscript`: the file; `replay`: the layer profile
   double time_scale = 1;                // `replay`: of the profiled times
   double size_scale = 1;                // `replay`: of the profiled activations and parameters
+  std::optional<double> dropout;        // of all dropout layers; absent: the model's own
   std::string weights;                  // safetensors file to start from; empty: random
   bool operator==(const ModelSpec&) const = default;
 };

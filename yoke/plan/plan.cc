@@ -149,7 +149,9 @@ base::Status validate(const Plan& plan, const Where& where) {
     placed.clear();
     for (const auto& stage : lane.stages) {
       if (stage.layers.empty() || stage.devices.empty()) {
-        return fail("pipeline_lanes", "found a stage without layers or devices");
+        return fail("pipeline_lanes",
+                    fmt::format("found no {} in stages[{}], expected at least one in every stage",
+                                stage.layers.empty() ? "layers" : "devices", &stage - lane.stages.data()));
       }
       for (const auto& layer : stage.layers) {
         if (!placed.insert(layer).second) {

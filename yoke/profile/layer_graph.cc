@@ -155,4 +155,10 @@ LayerGraph LayerGraph::with_lbs(std::optional<int> lbs) const {
   return graph;
 }
 
+LayerGraph LayerGraph::with_confidence(const std::optional<Confidence>& confidence) const {
+  LayerGraph graph = *this;
+  graph.confidence_ = confidence;
+  return graph;
+}
+
 }  // namespace yoke::profile

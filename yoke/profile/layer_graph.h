@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "yoke/base/result.h"
+#include "yoke/profile/confidence.h"
 #include "yoke/profile/source.h"
 
 namespace yoke::profile {
@@ -59,8 +60,13 @@ class LayerGraph {
   std::optional<int> lbs() const { return lbs_; }
   LayerGraph with_lbs(std::optional<int> lbs) const;
 
+  /// Of the time of all layers together; absent: it does not say.
+  const std::optional<Confidence>& confidence() const { return confidence_; }
+  LayerGraph with_confidence(const std::optional<Confidence>& confidence) const;
+
   bool operator==(const LayerGraph& other) const {
-    return layers_ == other.layers_ && edges_ == other.edges_ && source_ == other.source_ && lbs_ == other.lbs_;
+    return layers_ == other.layers_ && edges_ == other.edges_ && source_ == other.source_ && lbs_ == other.lbs_ &&
+           confidence_ == other.confidence_;
   }
 
  private:
@@ -72,6 +78,7 @@ class LayerGraph {
   std::vector<int> order_;
   Source source_ = Source::kMeasured;
   std::optional<int> lbs_;
+  std::optional<Confidence> confidence_;
 };
 
 }  // namespace yoke::profile

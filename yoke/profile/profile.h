@@ -11,18 +11,10 @@
 
 #include "yoke/base/result.h"
 #include "yoke/base/units.h"
+#include "yoke/profile/confidence.h"
 #include "yoke/profile/source.h"
 
 namespace yoke::profile {
-
-/// How far a measured time can be trusted.
-struct Confidence {
-  double spread = 0;   // half of the 95% interval of the median, as a share of the median
-  int count = 0;       // steps that were measured
-  bool noisy = false;  // the interval was still too wide when the time was up: measure again on a quiet machine
-
-  bool operator==(const Confidence&) const = default;
-};
 
 /// Typical times of one step of `vsw` virtual workers running at once on one device.
 struct ComputeSample {

@@ -23,7 +23,7 @@ using base::Result;
 using base::View;
 
 constexpr std::int64_t kVersion = 1;
-constexpr std::int64_t kNodeVersion = 2;  // 2 added setup, memory, round_ms and confidence
+constexpr std::int64_t kNodeVersion = 3;  // 2 added setup, memory, round_ms and confidence; 3 confidence.visits
 constexpr const char* kNodeFormat = "yoke-node-profile";
 constexpr const char* kBucketsFormat = "yoke-buckets";
 constexpr const char* kCommFormat = "yoke-comm";
@@ -33,8 +33,9 @@ constexpr base::Range kSize{.least = 0, .most = 9e15};
 
 /// Comm files with bandwidths, links or bytes; others are written as version 1, which older readers know.
 constexpr std::int64_t kCommVersion = 2;
-/// Layer files with a local batch size or update times; others are written as version 1 likewise.
-constexpr std::int64_t kLayersVersion = 2;
+/// Layer files with a confidence are of version 3, those with a local batch size or update times of version 2; others
+/// are written as version 1 likewise.
+constexpr std::int64_t kLayersVersion = 3;
 
 Json head(const char* format, std::int64_t version = kVersion) {
   return {{"format", format}, {"version", version}};
@@ -84,8 +85,15 @@ Confidence read_confidence(View view) {
   confidence.spread = view.field("spread").number(kNotNegative);
   confidence.count = static_cast<int>(view.field("count").integer(kCount));
   confidence.noisy = view.boolean_or("noisy", false);
+  if (auto visits = view.find("visits")) confidence.visits = static_cast<int>(visits->integer(kCount));
   view.done();
   return confidence;
+}
+
+Json to_json(const Confidence& confidence) {
+  Json json{{"spread", confidence.spread}, {"count", confidence.count}, {"noisy", confidence.noisy}};
+  if (confidence.visits) json["visits"] = *confidence.visits;
+  return json;
 }
 
 ComputeSample read_sample(View view) {
@@ -132,9 +140,7 @@ Json to_json(const ComputeSample& sample) {
             {"copy_ms", sample.copy_ms},
             {"bn_sync_ms", sample.bn_sync_ms}};
   if (sample.round_ms) json["round_ms"] = *sample.round_ms;
-  if (const auto& confidence = sample.confidence) {
-    json["confidence"] = {{"spread", confidence->spread}, {"count", confidence->count}, {"noisy", confidence->noisy}};
-  }
+  if (sample.confidence) json["confidence"] = to_json(*sample.confidence);
   return json;
 }
 
@@ -344,6 +350,8 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   const Source source = read_source(root);
   std::optional<int> lbs;
   if (auto samples = root.find("lbs")) lbs = static_cast<int>(samples->integer(kCount));
+  std::optional<Confidence> confidence;
+  if (auto view = root.find("confidence")) confidence = read_confidence(*view);
   std::vector<Layer> layers;
   std::unordered_map<std::string, int> indices;
   for (View view : root.field("layers").items()) {
@@ -372,15 +380,16 @@ Result<LayerGraph> parse_layers_file(std::string_view text, const std::string& f
   root.done();
   if (!reader.ok()) return reader.error();
   YOKE_TRY(const LayerGraph graph, LayerGraph::make(std::move(layers), std::move(edges), {.file = file}));
-  return graph.with_source(source).with_lbs(lbs);
+  return graph.with_source(source).with_lbs(lbs).with_confidence(confidence);
 }
 
 std::string to_layers_json(const LayerGraph& graph) {
   const bool rich =
       graph.lbs() || std::ranges::any_of(graph.layers(), [](const Layer& layer) { return layer.update_ms > 0; });
-  Json json = head(kLayersFormat, rich ? kLayersVersion : kVersion);
+  Json json = head(kLayersFormat, graph.confidence() ? kLayersVersion : rich ? 2 : kVersion);
   put_source(json, graph.source());
   if (graph.lbs()) json["lbs"] = *graph.lbs();
+  if (graph.confidence()) json["confidence"] = to_json(*graph.confidence());
   json["layers"] = Json::array();
   for (const auto& layer : graph.layers()) {
     Json entry{{"id", layer.id},

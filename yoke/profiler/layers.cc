@@ -31,17 +31,14 @@ struct Step {
   models::NamedTensors outputs;
 };
 
-class LayerTimer {
+class BlockTimer final : public LayerTimer {
  public:
-  LayerTimer(Session& session, const LayerRequest& request)
+  BlockTimer(Session& session, const models::LossOptions& loss)
       : session_(session),
-        request_(request),
+        loss_(loss),
         architecture_(session.architecture()),
         slot_(session.device().enter(0, 1)),
-        steps_(architecture_.blocks.size()),
-        forward_(steps_.size()),
-        backward_(steps_.size()),
-        update_(steps_.size()) {}
+        steps_(architecture_.blocks.size()) {}
 
   base::Status load() {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -53,7 +50,38 @@ class LayerTimer {
       // A step without end: all passes but the first, which is not counted, add to what is there.
       step.holding->gradients().begin(std::numeric_limits<int>::max());
     }
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(request_.lbs));
+    return {};
+  }
+
+  base::Result<profile::LayerGraph> measure(int lbs, const Patience& patience, double noisy,
+                                            const base::Clock& clock) override {
+    return guarded([&]() -> base::Result<profile::LayerGraph> {
+      YOKE_CHECK(begin(lbs));
+      pass(false);
+      Series passes;
+      double spent = 0;
+      do {
+        const auto begin = clock.now();
+        pass(true);
+        const double seconds = base::to_seconds(clock.now() - begin);
+        passes.add(seconds);
+        spent += seconds;
+      } while (!patience.enough(passes, spent));
+      YOKE_TRY(const auto measured, graph());
+      return measured.with_confidence(passes.confidence(noisy));
+    });
+  }
+
+ private:
+  /// Forgets what was measured, and takes the samples of a new visit.
+  base::Status begin(int lbs) {
+    lbs_ = lbs;
+    forward_.assign(steps_.size(), {});
+    backward_ = forward_;
+    update_ = forward_;
+    loss_forward_ = {};
+    loss_backward_ = {};
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(lbs));
     std::iota(indices.begin(), indices.end(), 0);
     for (auto& index : indices) index %= session_.data().info().size;
     YOKE_TRY(const data::Batch batch, session_.data().load(indices, std::nullopt));
@@ -93,10 +121,9 @@ class LayerTimer {
       if (i > 0) edges.push_back({static_cast<int>(i) - 1, static_cast<int>(i)});
     }
     YOKE_TRY(const auto graph, profile::LayerGraph::make(std::move(layers), std::move(edges)));
-    return graph.with_lbs(request_.lbs);
+    return graph.with_lbs(lbs_);
   }
 
- private:
   const std::string& name(std::size_t block) const { return architecture_.blocks[block].name; }
 
   double timed(const std::function<void()>& work) {
@@ -145,8 +172,7 @@ class LayerTimer {
     }
     blame(last, "backward", [&] {
       torch::Tensor loss;
-      const double forward_seconds =
-          timed([&] { loss = architecture_.loss(models::Flow(leaves), request_.loss, false).loss; });
+      const double forward_seconds = timed([&] { loss = architecture_.loss(models::Flow(leaves), loss_, false).loss; });
       const double backward_seconds = timed([&] { loss.backward(); });
       if (!counts) return;
       loss_forward_.add(forward_seconds);
@@ -194,7 +220,7 @@ class LayerTimer {
   void blame(std::size_t block, std::string_view pass, const std::function<void()>& work) const {
     const auto refused = [&](std::string_view reason) {
       return base::Failure(base::input_error(
-          fmt::format("block `{}` fails in its {} pass with {} samples: {}", name(block), pass, request_.lbs, reason),
+          fmt::format("block `{}` fails in its {} pass with {} samples: {}", name(block), pass, lbs_, reason),
           {.field = "model"}));
     };
     try {
@@ -209,11 +235,12 @@ class LayerTimer {
   }
 
   Session& session_;
-  const LayerRequest request_;
+  const models::LossOptions loss_;
   const models::Architecture& architecture_;
   std::unique_ptr<tensor::Slot> slot_;
-  models::NamedTensors given_;
   std::vector<Step> steps_;
+  int lbs_ = 1;
+  models::NamedTensors given_;
   std::vector<Series> forward_;
   std::vector<Series> backward_;
   std::vector<Series> update_;
@@ -224,28 +251,24 @@ class LayerTimer {
 
 }  // namespace
 
-base::Result<profile::LayerGraph> measure_layers(Session& session, const LayerRequest& request,
-                                                 const base::Clock& clock) {
-  return guarded([&]() -> base::Result<profile::LayerGraph> {
-    LayerTimer timer(session, request);
-    YOKE_CHECK(timer.load());
-    timer.pass(false);
-    Series passes;
-    double spent = 0;
-    do {
-      const auto begin = clock.now();
-      timer.pass(true);
-      const double seconds = base::to_seconds(clock.now() - begin);
-      passes.add(seconds);
-      spent += seconds;
-    } while (!request.patience.enough(passes, spent));
-    return timer.graph();
+base::Result<std::unique_ptr<LayerTimer>> LayerTimer::open(Session& session, const models::LossOptions& loss) {
+  return guarded([&]() -> base::Result<std::unique_ptr<LayerTimer>> {
+    auto timer = std::make_unique<BlockTimer>(session, loss);
+    YOKE_CHECK(timer->load());
+    return std::unique_ptr<LayerTimer>(std::move(timer));
   });
 }
 
+double pass_ms(const profile::LayerGraph& graph) {
+  double sum = 0;
+  for (const auto& layer : graph.layers()) sum += layer.forward_ms + layer.backward_ms + layer.update_ms;
+  return sum;
+}
+
 std::optional<base::Error> find_failing_block(Session& session, int lbs, const base::Clock& clock) {
-  const auto measured =
-      measure_layers(session, {.lbs = lbs, .loss = {}, .patience = {.seconds = 0, .least = 1}}, clock);
+  const auto timer = LayerTimer::open(session, {});
+  if (!timer.ok()) return std::nullopt;
+  const auto measured = (*timer)->measure(lbs, {.seconds = 0, .least = 1}, 0, clock);
   if (measured.ok() || measured.error().kind != base::ErrorKind::kInput) return std::nullopt;
   return measured.error();
 }

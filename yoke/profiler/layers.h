@@ -11,20 +11,26 @@
 
 namespace yoke::profiler {
 
-struct LayerRequest {
-  int lbs = 1;
-  models::LossOptions loss;
-  Patience patience;
+/// The blocks of one model with their weights, which are loaded once for all visits. One thread owns it.
+class LayerTimer {
+ public:
+  /// The session must outlive it.
+  static base::Result<std::unique_ptr<LayerTimer>> open(Session& session, const models::LossOptions& loss);
+  virtual ~LayerTimer() = default;
+
+  /// One visit: a chain of the model's blocks, in order. What a block puts out is all that crosses a cut behind it, but
+  /// for what the model was given (targets) and passes on. The loss counts to the last block. Times are those of the
+  /// device at full speed, however slow it is to seem: planners divide them by the speed of each node. Its confidence
+  /// is that of a whole pass, `noisy` above that spread. Input error that names the block that libtorch refuses,
+  /// forward or backward.
+  virtual base::Result<profile::LayerGraph> measure(int lbs, const Patience& patience, double noisy,
+                                                    const base::Clock& clock) = 0;
 };
 
-/// A chain of the model's blocks, in order. What a block puts out is all that crosses a cut behind it, but for what the
-/// model was given (targets) and passes on. The loss counts to the last block. Times are those of the device at full
-/// speed, however slow it is to seem: planners divide them by the speed of each node. Input error that names the block
-/// that libtorch refuses, forward or backward.
-base::Result<profile::LayerGraph> measure_layers(Session& session, const LayerRequest& request,
-                                                 const base::Clock& clock);
+/// Milliseconds of all layers, forward, backward and to update.
+double pass_ms(const profile::LayerGraph& graph);
 
-/// The block that a training step fails at, as measure_layers() tells it; nothing when all blocks work one by one.
+/// The block that a training step fails at, as LayerTimer tells it; nothing when all blocks work one by one.
 std::optional<base::Error> find_failing_block(Session& session, int lbs, const base::Clock& clock);
 
 }  // namespace yoke::profiler

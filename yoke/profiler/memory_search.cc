@@ -12,20 +12,19 @@ int foretell_workers(const profile::MemoryParts& parts, std::int64_t limit, int 
 
 base::Result<MemoryAnswer> verify_workers(int foretold, int most, const std::function<base::Result<bool>(int)>& fits) {
   int workers = std::clamp(foretold, 1, most);
-  const int known = foretold >= 1 ? 1 : 0;
-  bool tried = false;  // whether `workers` itself was seen to fit
-  while (workers > known && !tried) {
-    YOKE_TRY(tried, fits(workers));
-    if (!tried) --workers;
+  bool refused = false;  // one more than `workers`
+  while (workers > 0) {
+    YOKE_TRY(const bool fit, fits(workers));
+    if (fit) break;
+    refused = true;
+    --workers;
   }
-  if (workers == 0) return MemoryAnswer{.workers = 0, .capped = false};
-  const bool came_down = workers < std::clamp(foretold, 1, most);  // then one more was tried, and did not fit
-  while (!came_down && workers < most) {
+  while (!refused && workers < most) {
     YOKE_TRY(const bool more, fits(workers + 1));
-    if (!more) break;
-    ++workers;
+    if (more) ++workers;
+    refused = !more;
   }
-  return MemoryAnswer{.workers = workers, .capped = workers == most};
+  return MemoryAnswer{.workers = workers, .verified = workers > 0 && refused, .capped = !refused};
 }
 
 }  // namespace yoke::profiler

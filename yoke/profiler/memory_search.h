@@ -13,12 +13,12 @@ namespace yoke::profiler {
 int foretell_workers(const profile::MemoryParts& parts, std::int64_t limit, int most);
 
 struct MemoryAnswer {
-  int workers = 0;      // so many fit, and one more does not
-  bool capped = false;  // or is beyond `most`, and was not tried
+  int workers = 0;
+  bool verified = false;  // so many were seen to fit, and one more not to
+  bool capped = false;    // one more is beyond `most`, and was not tried
 };
 
-/// Corrects the forecast by trying: `fits` says whether so many workers run. At most `most` workers. A forecast of one
-/// or more says that one was seen to fit.
+/// Corrects the forecast by trying: `fits` says whether so many workers run. At most `most` workers.
 base::Result<MemoryAnswer> verify_workers(int foretold, int most, const std::function<base::Result<bool>(int)>& fits);
 
 }  // namespace yoke::profiler

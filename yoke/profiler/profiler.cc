@@ -28,6 +28,7 @@ constexpr int kMemoryWorkers = 3;  // by which the memory of one more is measure
 constexpr int kExtraRounds = 2;    // by which the time of a further round is measured
 constexpr double kWarmUpSeconds = 0.1;
 constexpr double kLeastSeconds = 0.2;  // of one measurement
+constexpr int kVisits = 3;             // of one measurement, with all others between them
 constexpr int kCompanyBatch = 8;
 
 /// Limits what tensors may take for the time of a scope.
@@ -284,7 +285,7 @@ class Profiling {
     known.total_memory = base::Bytes{limit};
     known.memory = parts;
     if (parts) {
-      known.memory->verified = true;
+      known.memory->verified = answer.verified;
       known.memory->capped = answer.capped;
     }
     YOKE_CHECK(folder_->save_node());
@@ -345,9 +346,9 @@ class Profiling {
   void spend_from(const std::vector<int>& sizes) {
     for (const int lbs : sizes) {
       if (wants(Part::kCompute)) {
-        for (const int vsw : sampled_vsw(most_vsw(lbs))) weights_left_ += lbs * vsw;
+        for (const int vsw : sampled_vsw(most_vsw(lbs))) weights_left_ += lbs * vsw * kVisits;
       }
-      if (wants(Part::kLayers)) weights_left_ += lbs;
+      if (wants(Part::kLayers)) weights_left_ += lbs * kVisits;
     }
     seconds_left_ = base::to_seconds(request_.budget);
   }
@@ -359,42 +360,92 @@ class Profiling {
     return seconds;
   }
 
+  /// A step that is timed again and again, at moments apart: what disturbs a machine lasts for seconds, and the steps
+  /// of one moment then agree with each other and not with those of the next.
+  struct Point {
+    int lbs = 0;
+    int vsw = 0;
+    std::vector<profile::ComputeSample> visits;
+  };
+
   Status compute(const std::vector<int>& sizes) {
-    std::shared_ptr<void> company;
+    std::vector<Point> points;
     for (const int lbs : sizes) {
       const auto counts = sampled_vsw(most_vsw(lbs));
       total_ += static_cast<int>(counts.size()) - 3;
       for (const int vsw : counts) {
-        if (stops()) return {};
-        const double seconds = take_seconds(lbs * vsw);
-        auto& samples = at(lbs).compute;
-        const auto place = std::ranges::lower_bound(samples, vsw, {}, &profile::ComputeSample::vsw);
-        const bool known = place != samples.end() && place->vsw == vsw;
-        if (known && !request_.again) {
+        const auto* known = sample_at(lbs, vsw);
+        if (known != nullptr && is_complete(known->confidence) && !request_.again) {
+          take_seconds(lbs * vsw * kVisits);
           keep();
-          continue;
-        }
-        if (!company) {
-          YOKE_TRY(company, helpers_.keep_company(subject_, std::min(lbs, kCompanyBatch)));
-        }
-        begin(fmt::format("time of {} x {} samples", vsw, lbs));
-        auto sample = compute_of(lbs, vsw, seconds);
-        if (!sample.ok()) return explained(sample.error(), lbs);
-        if (known) {
-          *place = *sample;
         } else {
-          samples.insert(place, *sample);
+          points.push_back({.lbs = lbs, .vsw = vsw, .visits = {}});
         }
-        if (sample->confidence->noisy) {
-          observer_.on_note(
-              fmt::format("{} x {} samples: times vary by {:.0f}%, so they are marked as noisy; measure "
-                          "again (--again) on a quiet machine",
-                          vsw, lbs, 100 * sample->confidence->spread));
-        }
-        YOKE_CHECK(folder_->save_node());
-        finish();
       }
     }
+    if (points.empty()) return {};
+    YOKE_CHECK(have_company(sizes.front()));
+    total_ += static_cast<int>(points.size()) * (kVisits - 1);
+    for (int visit = 0; visit < kVisits; ++visit) {
+      for (auto& point : points) {
+        if (stops()) return {};
+        YOKE_CHECK(visit_point(point));
+      }
+    }
+    for (const auto& point : points) {
+      note_if_noisy(fmt::format("{} x {} samples", point.vsw, point.lbs), *sample_at(point.lbs, point.vsw)->confidence);
+    }
+    return {};
+  }
+
+  void note_if_noisy(const std::string& what, const profile::Confidence& confidence) {
+    if (!confidence.noisy) return;
+    observer_.on_note(fmt::format(
+        "{}: times vary by {:.0f}%, so they are marked as noisy; measure again (--again) on a quiet machine", what,
+        100 * confidence.spread));
+  }
+
+  /// From the first time that is measured to the last.
+  Status have_company(int lbs) {
+    if (has_company_) return {};
+    YOKE_TRY(company_, helpers_.keep_company(subject_, std::min(lbs, kCompanyBatch)));
+    has_company_ = true;
+    return {};
+  }
+
+  /// What an interruption left with fewer visits is not: it would keep the times of a moment for good.
+  static bool is_complete(const std::optional<profile::Confidence>& confidence) {
+    return !confidence || confidence->visits.value_or(kVisits) >= kVisits;
+  }
+
+  /// Null when it was not measured.
+  profile::ComputeSample* sample_at(int lbs, int vsw) {
+    auto& samples = at(lbs).compute;
+    const auto found = std::ranges::find(samples, vsw, &profile::ComputeSample::vsw);
+    return found == samples.end() ? nullptr : &*found;
+  }
+
+  /// Publishes what is known after this visit.
+  Status visit_point(Point& point) {
+    const bool first = point.visits.empty();
+    begin(fmt::format("time of {} x {} samples{}", point.vsw, point.lbs, first ? "" : ", again"));
+    auto measured = compute_of(point, take_seconds(point.lbs * point.vsw));
+    if (!measured.ok()) return explained(measured.error(), point.lbs);
+    point.visits.push_back(*std::move(measured));
+    std::vector<Visit> visits;
+    for (const auto& visit : point.visits) visits.push_back({.ms = visit.total_ms, .confidence = *visit.confidence});
+    const Typical counts = typical_visit(visits, kNoisy);
+    profile::ComputeSample typical = point.visits[counts.visit];
+    typical.confidence = counts.confidence;
+    if (auto* known = sample_at(point.lbs, point.vsw)) {
+      *known = typical;
+    } else {
+      auto& samples = at(point.lbs).compute;
+      samples.insert(std::ranges::lower_bound(samples, point.vsw, {}, &profile::ComputeSample::vsw), typical);
+    }
+    YOKE_CHECK(folder_->save_node());
+    ++done_;
+    if (is_complete(typical.confidence)) ++measured_;
     return {};
   }
 
@@ -422,27 +473,34 @@ class Profiling {
     return times;
   }
 
-  Result<profile::ComputeSample> compute_of(int lbs, int vsw, double seconds) {
+  /// One visit. The first one tells how steps vary; the others may be short.
+  Result<profile::ComputeSample> compute_of(const Point& point, double seconds) {
     YOKE_TRY(Session * session, opened());
-    YOKE_CHECK(session->configure(lbs, vsw, 0));
-    YOKE_TRY(const Times single, steps(*session, {.seconds = seconds / 3}));
+    YOKE_CHECK(session->configure(point.lbs, point.vsw, 0));
+    const bool first = point.visits.empty();
+    const int least = first ? 3 : 1;
+    YOKE_TRY(const Times single,
+             steps(*session, {.seconds = seconds / 3, .least = least, .least_seconds = kLeastSeconds}));
     const double total = single.total.median();
     const double update = session->update_seconds();
     const double passes = single.forward.median() + single.backward.median();
     // However a measurement was disturbed: a round takes at least its passes, and at most the step.
-    const double least = std::min(passes, total);
-    double round = std::max(least, total - update);
+    const double shortest = std::min(passes, total);
+    double round = first ? std::max(shortest, total - update)
+                         : total * *point.visits.front().round_ms / point.visits.front().total_ms;
     // A further round is measured, not deduced, where there is time for it.
-    if (single.spent < seconds / 2) {
-      YOKE_CHECK(session->configure(lbs, vsw, kExtraRounds));
-      YOKE_TRY(const Times more, steps(*session, {.seconds = seconds - single.spent}));
-      round = std::clamp((more.total.median() - total) / kExtraRounds, least, total);
+    const double warmed_step = 2 * (kExtraRounds + 1) * total;
+    if (first ? single.spent < seconds / 2 : single.spent + warmed_step < seconds) {
+      YOKE_CHECK(session->configure(point.lbs, point.vsw, kExtraRounds));
+      YOKE_TRY(const Times more,
+               steps(*session, {.seconds = seconds - single.spent, .least = least, .least_seconds = kLeastSeconds}));
+      round = std::clamp((more.total.median() - total) / kExtraRounds, shortest, total);
     }
     // A round is more than its passes: what is around them is shared out, so that data, forward and backward are what
     // a round of accumulation takes.
     const double data = std::min(single.data.median(), round / 2);
     const double scale = passes > 0 ? (round - data) / passes * 1000 : 0;
-    return profile::ComputeSample{.vsw = vsw,
+    return profile::ComputeSample{.vsw = point.vsw,
                                   .total_ms = total * 1000,
                                   .data_ms = data * 1000,
                                   .forward_ms = single.forward.median() * scale,
@@ -456,31 +514,58 @@ class Profiling {
 
   // ---- layers ----------------------------------------------------------------------------------------------------
 
+  struct LayerPoint {
+    int lbs = 0;
+    std::vector<profile::LayerGraph> visits;
+  };
+
   Status layers(const std::vector<int>& sizes, Report& report) {
+    std::vector<LayerPoint> points;
     for (const int lbs : sizes) {
-      if (stops()) return {};
-      const double seconds = take_seconds(lbs);
       YOKE_TRY(const auto known, folder_->layers(lbs));
-      if (known && !request_.again) {
+      if (known && is_complete(known->confidence()) && !request_.again) {
+        take_seconds(lbs * kVisits);
         report.layers.emplace(lbs, *known);
         keep();
-        continue;
+      } else {
+        points.push_back({.lbs = lbs, .visits = {}});
       }
-      begin(fmt::format("layers with {} samples", lbs));
-      YOKE_TRY(Session * session, opened());
-      const auto began = clock_.now();
-      YOKE_TRY(
-          const profile::LayerGraph graph,
-          measure_layers(
-              *session,
-              {.lbs = lbs, .loss = {.label_smoothing = subject_.job.label_smoothing}, .patience = {.seconds = seconds}},
-              clock_));
-      seconds_left_ = std::max(0.0, seconds_left_ - base::to_seconds(clock_.now() - began));
-      YOKE_CHECK(folder_->save_layers(lbs, graph, lbs == sizes.front()));
-      report.layers.emplace(lbs, graph);
-      finish();
+    }
+    if (points.empty() || stops()) return {};
+    YOKE_CHECK(have_company(sizes.front()));
+    YOKE_TRY(Session * session, opened());
+    YOKE_TRY(const auto timer, LayerTimer::open(*session, {.label_smoothing = subject_.job.label_smoothing}));
+    total_ += static_cast<int>(points.size()) * (kVisits - 1);
+    for (int visit = 0; visit < kVisits; ++visit) {
+      for (auto& point : points) {
+        if (stops()) return {};
+        YOKE_TRY(const auto graph, visit_layers(point, *timer));
+        YOKE_CHECK(folder_->save_layers(point.lbs, graph, point.lbs == sizes.front()));
+        report.layers.insert_or_assign(point.lbs, graph);
+        ++done_;
+        if (is_complete(graph.confidence())) ++measured_;
+      }
+    }
+    for (const auto& point : points) {
+      note_if_noisy(fmt::format("layers with {} samples", point.lbs), *report.layers.at(point.lbs).confidence());
     }
     return {};
+  }
+
+  /// What is known after one more visit.
+  Result<profile::LayerGraph> visit_layers(LayerPoint& point, LayerTimer& timer) {
+    const bool first = point.visits.empty();
+    begin(fmt::format("layers with {} samples{}", point.lbs, first ? "" : ", again"));
+    const Patience patience{
+        .seconds = take_seconds(point.lbs), .least = first ? 3 : 1, .least_seconds = kLeastSeconds / kVisits};
+    const auto began = clock_.now();
+    YOKE_TRY(auto graph, timer.measure(point.lbs, patience, kNoisy, clock_));
+    seconds_left_ = std::max(0.0, seconds_left_ - base::to_seconds(clock_.now() - began));
+    point.visits.push_back(std::move(graph));
+    std::vector<Visit> visits;
+    for (const auto& each : point.visits) visits.push_back({.ms = pass_ms(each), .confidence = *each.confidence()});
+    const Typical typical = typical_visit(visits, kNoisy);
+    return point.visits[typical.visit].with_confidence(typical.confidence);
   }
 
   const Request& request_;
@@ -492,6 +577,8 @@ class Profiling {
   const base::Instant begin_;
   std::optional<Folder> folder_;
   std::unique_ptr<Session> session_;
+  std::shared_ptr<void> company_;
+  bool has_company_ = false;
   bool meets_ = false;
   std::int64_t building_ = 0;
   double weights_left_ = 0;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+
+#include "yoke/base/result.h"
 
 namespace yoke::profiler {
 namespace {
@@ -36,6 +39,22 @@ profile::Confidence Series::confidence(double limit) const {
   const double share = spread();
   const bool known = std::isfinite(share);
   return {.spread = known ? share : 1, .count = count(), .noisy = !known || share > limit};
+}
+
+Typical typical_visit(const std::vector<Visit>& visits, double noisy) {
+  base::require(!visits.empty(), "a measurement without a visit");
+  std::vector<std::size_t> order(visits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return visits[i].ms; });
+  Typical typical{.visit = order[(order.size() - 1) / 2], .confidence = visits.front().confidence};
+  typical.confidence.visits = static_cast<int>(visits.size());
+  if (visits.size() == 1) return typical;
+  const double apart = visits[order.back()].ms - visits[order.front()].ms;
+  typical.confidence.spread = apart / 2 / visits[typical.visit].ms;
+  typical.confidence.noisy = typical.confidence.spread > noisy;
+  typical.confidence.count = 0;
+  for (const auto& visit : visits) typical.confidence.count += visit.confidence.count;
+  return typical;
 }
 
 }  // namespace yoke::profiler

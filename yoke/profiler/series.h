@@ -23,6 +23,21 @@ class Series {
   std::vector<double> values_;
 };
 
+/// One of several visits to a measurement, at moments apart.
+struct Visit {
+  double ms = 0;
+  profile::Confidence confidence;  // of this visit alone
+};
+
+struct Typical {
+  std::size_t visit = 0;  // which of them counts
+  profile::Confidence confidence;
+};
+
+/// The visit whose time is the middle one counts (of two, the quicker: what disturbs makes slower). The spread is half
+/// of what lies between the visits, over the time; one visit alone keeps its own. Precondition: one visit or more.
+Typical typical_visit(const std::vector<Visit>& visits, double noisy);
+
 /// When to stop measuring: as soon as the interval is tight, or when the time is up and there is enough to tell.
 struct Patience {
   double seconds = 1;   // of measuring
@@ -30,11 +45,12 @@ struct Patience {
   int least = 3;        // values, whatever the time
   int least_tight = 5;  // values before a tight spread counts: few may agree by chance
   int most = 200;
+  double least_seconds = 0;  // before a tight spread counts: short steps agree with each other for a moment
 
   bool enough(const Series& series, double spent_seconds) const {
     if (series.count() < least) return false;
     if (series.count() >= most || spent_seconds >= seconds) return true;
-    return series.count() >= least_tight && series.spread() <= tight;
+    return series.count() >= least_tight && spent_seconds >= least_seconds && series.spread() <= tight;
   }
 };
 

@@ -30,12 +30,15 @@ class CpuFence final : public Fence {
   void block() override {}
 };
 
-/// OpenBLAS with threads of its own does not listen to libtorch: it would take every core of the machine for each rank,
-/// and its idle threads spin. Which BLAS there is, is known only at run time.
+/// OpenBLAS with threads of its own does not listen to libtorch: it would take every core of the machine for each rank.
+/// One that is built for OpenMP uses libtorch's threads and needs no word. Which BLAS there is, is known at run time.
 void set_blas_threads(int threads) {
   using Setter = void (*)(int);
+  using Getter = int (*)();
+  constexpr int kOwnThreads = 1;
+  static const auto parallel = reinterpret_cast<Getter>(::dlsym(RTLD_DEFAULT, "openblas_get_parallel"));
   static const auto setter = reinterpret_cast<Setter>(::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
-  if (setter != nullptr) setter(threads);
+  if (parallel != nullptr && setter != nullptr && parallel() == kOwnThreads) setter(threads);
 }
 
 class CpuDevice final : public Device {

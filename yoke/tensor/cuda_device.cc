@@ -88,4 +88,8 @@ std::unique_ptr<Device> make_cuda_device(int index) {
   return std::make_unique<CudaDevice>(static_cast<c10::DeviceIndex>(index));
 }
 
+void select_cuda_device(int index) {
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+}
+
 }  // namespace yoke::tensor

@@ -58,5 +58,7 @@ std::unique_ptr<Device> make_cpu_device(int threads);
 int cuda_device_count();
 /// Precondition: index < cuda_device_count().
 std::unique_ptr<Device> make_cuda_device(int index);
+/// The calling thread's CUDA calls are for this one. Same precondition.
+void select_cuda_device(int index);
 
 }  // namespace yoke::tensor

@@ -12,4 +12,8 @@ std::unique_ptr<Device> make_cuda_device(int /*index*/) {
   throw base::Failure(base::input_error("this build has no CUDA"));
 }
 
+void select_cuda_device(int /*index*/) {
+  throw base::Failure(base::input_error("this build has no CUDA"));
+}
+
 }  // namespace yoke::tensor

@@ -21,7 +21,8 @@ Manifest sample() {
                    .seed = std::numeric_limits<std::uint64_t>::max(),
                    .updates = 11,
                    .train_loss = 0.1,
-                   .batches = {{.step = 3, .gbs = 256, .lbs = 32}}},
+                   .batches = {{.step = 3, .gbs = 256, .lbs = 32}},
+                   .loss_scale = LossScaleState{.factor = 32768, .good_steps = 17}},
           .files = {{.name = "weights.safetensors",
                      .holds = ManifestFile::Holds::kWeights,
                      .sums = {.bytes = 5'000'000'000, .header = kSum, .tensors = {{"b", kSum}, {"a.0 \"x\"", kSum}}}},
@@ -42,6 +43,16 @@ TEST(Manifest, ReadsWhatItWrote) {
   const auto read = parse_manifest(text, "manifest.json");
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(*read, sample());
+}
+
+TEST(Manifest, ReadsOneWithoutALossScale) {
+  Manifest manifest = sample();
+  manifest.meta.loss_scale.reset();
+  const std::string text = to_json(manifest);
+  EXPECT_EQ(text.find("loss_scale"), std::string::npos) << "as it was written before there was one";
+  const auto read = parse_manifest(text, "manifest.json");
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(*read, manifest);
 }
 
 TEST(Manifest, ALossThatIsNotFiniteIsReadAsNaN) {
@@ -81,6 +92,8 @@ TEST(Manifest, RefusesWhatIsNoneWithLineAndField) {
   refuse("\"holds\": \"weights\"", "\"holds\": \"weight\"", "did you mean `weights`");
   refuse("aaaa", "AAAA", "hexadecimal");
   refuse("aaaa", "aaa", "64 hexadecimal digits");
+  refuse("32768.0", "0.0", "loss_scale.factor");
+  refuse("\"good_steps\": 17", "\"good_steps\": -1", "loss_scale.good_steps");
   refuse("\"updates\"", "\"update\"", "`updates` is missing");
   refuse("\"updates\"", "\"more\": 1, \"updates\"", "unknown key");
   expect_input_error(parse_manifest("[1]", "manifest.json"), "expected a map");

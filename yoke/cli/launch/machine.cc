@@ -86,6 +86,11 @@ std::int64_t usable_memory() {
   return least;
 }
 
+std::int64_t memory_share(int devices) {
+  constexpr double kOwnShare = 0.8;
+  return static_cast<std::int64_t>(kOwnShare * static_cast<double>(usable_memory()) / devices);
+}
+
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";

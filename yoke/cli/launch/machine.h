@@ -10,6 +10,8 @@ namespace yoke::cli {
 int usable_cores();
 /// Bytes of memory that this process may use: the machine's, or less where its control group says so.
 std::int64_t usable_memory();
+/// What one of so many devices of this machine may take of that, in bytes: some is left for everything else on it.
+std::int64_t memory_share(int devices);
 std::string host_name();
 /// Whether a name or address of a host is this machine. What cannot be resolved is another one.
 bool is_this_machine(const std::string& host);

@@ -31,9 +31,9 @@ using base::Result;
 using base::Status;
 using profiler::Part;
 
-constexpr int kMostVsw = 32;       // that memory is tried for where its limit is given
-constexpr double kOwnShare = 0.8;  // of the machine's memory: the rest is for everything else on it
+constexpr int kMostVsw = 32;  // that memory is tried for where its limit is given
 constexpr int kUnbounded = 1 << 16;
+constexpr auto kMostForLinks = std::chrono::seconds(20);  // where --budget allows it
 
 struct MeasureOptions {
   std::string model;
@@ -143,8 +143,7 @@ Result<Machine> find_devices(const MeasureOptions& options) {
     }
     limit = *bytes;
   }
-  const auto share = static_cast<std::int64_t>(kOwnShare * static_cast<double>(usable_memory()) /
-                                               static_cast<double>(machine.all.size()));
+  const std::int64_t share = memory_share(static_cast<int>(machine.all.size()));
   for (auto& device : machine.all) {
     if (limit) device.memory_bytes = limit->count;
     if (!device.memory_bytes) machine.limit_given = false;
@@ -155,34 +154,67 @@ Result<Machine> find_devices(const MeasureOptions& options) {
   return machine;
 }
 
-/// Tells how it goes, and hears Ctrl-C.
-class Watcher final : public profiler::Observer {
+/// Tells how the whole command goes.
+class Display {
  public:
-  Watcher(std::string label, const StopSignals& signals, Context& context)
-      : label_(std::move(label)), signals_(signals), context_(context) {}
-
-  void on_progress(int done, int total, const std::string& next) override {
-    if (!progress_) start_progress(progress_, {.label = label_, .total = total, .unit = "measurements"}, context_);
-    progress_->set_total(total);
-    progress_->update(done, next);
+  /// `nodes` are measured one by one, and then perhaps the links between them.
+  Display(const std::string& model, std::size_t nodes, bool links, Context& context)
+      : nodes_left_(static_cast<int>(nodes)), links_(links ? 1 : 0), context_(context) {
+    start_progress(progress_, {.label = "profile " + model, .unit = "measurements"}, context);
   }
-  void on_note(const std::string& note) override {
-    if (progress_) progress_->clear();
+
+  void begin_node(const std::string& node) {
+    done_before_ += total_of_node_;
+    node_ = node;
+    --nodes_left_;
+  }
+  void begin_links() {
+    done_before_ += total_of_node_;
+    total_of_node_ = 0;
+    progress_->set_total(done_before_ + links_);
+    progress_->update(done_before_, "links");
+  }
+  void show(int done, int total, const std::string& next) {
+    total_of_node_ = total;
+    // Nodes to come are taken to be like this one.
+    progress_->set_total(done_before_ + total * (1 + nodes_left_) + links_);
+    progress_->update(done_before_ + done, next.empty() ? node_ : fmt::format("{}: {}", node_, next));
+  }
+  void note(const std::string& note) {
+    make_room();
     context_.log.warning("{}", note);
     notes.push_back(note);
   }
-  bool stop_requested() override { return signals_.count() > 0; }
-  void finish() {
-    if (progress_) progress_->finish();
+  /// Before anything else is printed.
+  void make_room() { progress_->clear(); }
+  void finish(bool whole) {
+    if (whole) progress_->update(done_before_ + total_of_node_ + links_);
+    progress_->finish();
   }
 
   std::vector<std::string> notes;
 
  private:
-  const std::string label_;
-  const StopSignals& signals_;
+  int nodes_left_;
+  const int links_;
   Context& context_;
   std::optional<base::Progress> progress_;
+  std::string node_;
+  int done_before_ = 0;
+  int total_of_node_ = 0;
+};
+
+/// Passes on how a node goes, and hears Ctrl-C.
+class Watcher final : public profiler::Observer {
+ public:
+  Watcher(Display& display, const StopSignals& signals) : display_(display), signals_(signals) {}
+  void on_progress(int done, int total, const std::string& next) override { display_.show(done, total, next); }
+  void on_note(const std::string& note) override { display_.note(note); }
+  bool stop_requested() override { return signals_.count() > 0; }
+
+ private:
+  Display& display_;
+  const StopSignals& signals_;
 };
 
 profile::ProfileSet set_of(const profiler::Report& report) {
@@ -203,7 +235,13 @@ Json to_json(const profile::LayerGraph& graph, int lbs) {
                       {"parameter_bytes", layer.parameter_bytes},
                       {"update_ms", layer.update_ms}});
   }
-  return {{"lbs", lbs}, {"layers", std::move(layers)}};
+  Json json{{"lbs", lbs}, {"layers", std::move(layers)}};
+  if (const auto& confidence = graph.confidence()) {
+    json["spread"] = confidence->spread;
+    json["count"] = confidence->count;
+    json["noisy"] = confidence->noisy;
+  }
+  return json;
 }
 
 Json to_json(const profiler::Report& report, const std::set<Part>& parts) {
@@ -273,7 +311,8 @@ void print_layers(const std::map<int, profile::LayerGraph>& graphs, std::ostream
                  bytes_text(static_cast<std::int64_t>(layer.activation_bytes())),
                  bytes_text(static_cast<std::int64_t>(layer.parameter_bytes)), bar(longest > 0 ? both / longest : 0)});
     }
-    out << fmt::format("layers with {} samples\n", lbs) << table.to_string() << '\n';
+    const bool noisy = graph.confidence() && graph.confidence()->noisy;
+    out << fmt::format("layers with {} samples{}\n", lbs, noisy ? " (noisy)" : "") << table.to_string() << '\n';
   }
 }
 
@@ -336,23 +375,24 @@ struct Outcome {
   std::optional<profile::CommProfile> comm;
 };
 
-Status measure_nodes(profiler::Request& request, const Machine& machine, Outcome& outcome, Context& context) {
+Status measure_nodes(profiler::Request& request, const Machine& machine, Display& display, Outcome& outcome,
+                     Context& context) {
   const StopSignals signals(StopSignals::Second::kEnds);
+  Watcher watcher(display, signals);
   for (const auto& device : machine.measured) {
     if (outcome.interrupted) break;
     std::vector<engine::DeviceSpec> neighbours = machine.all;
     std::erase_if(neighbours, [&](const auto& other) { return other.id == device.id; });
     ProfilingChildren children(std::move(neighbours), context);
-    Watcher watcher(fmt::format("profile {} on {}", request.subject.job.model.name, device.id.node), signals, context);
+    display.begin_node(device.id.node);
     request.subject.device = device;
     auto measured = profiler::measure(request, children, watcher, context.clock);
     if (!measured.ok()) return at_option(measured.error(), {"--lbs", "--model"});
-    watcher.finish();
-    outcome.notes.insert(outcome.notes.end(), watcher.notes.begin(), watcher.notes.end());
     outcome.interrupted = measured->interrupted;
     if (context.json) {
       outcome.nodes.push_back(to_json(*measured, request.parts));
     } else {
+      display.make_room();
       print(*measured, request.parts, context.out);
     }
   }
@@ -360,20 +400,26 @@ Status measure_nodes(profiler::Request& request, const Machine& machine, Outcome
 }
 
 /// The links between the devices of this machine.
-Status measure_links(const profiler::Request& request, const std::string& cluster, Outcome& outcome, Context& context) {
+Status measure_links(const profiler::Request& request, const MeasureOptions& given, Display& display, Outcome& outcome,
+                     Context& context) {
   const std::string file = base::join_path(request.out, "comm.json");
   if (base::exists(file) && !request.again) return {};
   YOKE_CHECK(check_comm_folder(request.out));
   CommOptions options;
   options.model = request.subject.job.model.name;
   options.out = request.out;
-  options.cluster = cluster;
+  options.cluster = given.cluster;
+  options.only_here = true;
+  if (request.budget < kMostForLinks) options.budget = given.budget;
+  display.begin_links();
   YOKE_TRY(const CommOutcome links, profile_comm(options, context));
   outcome.interrupted = links.interrupted;
   if (links.interrupted) return {};
   if (const auto saved = save_comm_profile(request.out, links.profile); !saved.ok()) return saved.error();
   outcome.comm = links.profile;
-  if (!context.json) context.out << "links\n" << describe_links(links.profile) << '\n';
+  if (context.json) return {};
+  display.make_room();
+  context.out << "links\n" << describe_links(links.profile) << '\n';
   return {};
 }
 
@@ -382,10 +428,12 @@ Status run_measure(const std::set<Part>& parts, bool links, const MeasureOptions
   YOKE_TRY(profiler::Request request, make_request(options, parts, machine));
   const auto began = context.clock.now();
   Outcome outcome;
-  YOKE_CHECK(measure_nodes(request, machine, outcome, context));
-  if (links && machine.all.size() > 1 && !outcome.interrupted) {
-    YOKE_CHECK(measure_links(request, options.cluster, outcome, context));
-  }
+  const bool linked = links && machine.all.size() > 1;
+  Display display(request.subject.job.model.name, machine.measured.size(), linked, context);
+  YOKE_CHECK(measure_nodes(request, machine, display, outcome, context));
+  if (linked && !outcome.interrupted) YOKE_CHECK(measure_links(request, options, display, outcome, context));
+  display.finish(!outcome.interrupted);
+  outcome.notes = display.notes;
   if (outcome.interrupted) context.exit_code = kExitInterrupted;
   const double seconds = base::to_seconds(context.clock.now() - began);
   if (context.json) {
@@ -398,7 +446,7 @@ Status run_measure(const std::set<Part>& parts, bool links, const MeasureOptions
     if (outcome.comm) json["comm"] = profile::comm_json(*outcome.comm);
     print_json(context, json);
   } else if (outcome.interrupted) {
-    context.out << "interrupted: what was measured is kept, the same command goes on\n";
+    context.out << "interrupted: what is complete is kept, the same command goes on\n";
   } else {
     context.out << fmt::format("profiles in {}, after {}\n", request.out, base::format_seconds(seconds));
   }

@@ -75,11 +75,15 @@ Result<comm::LinkShape> emulated_link(const cluster::Node& node) {
 RankPlace this_place() {
   return {.host = host_name(),
           .usable_cores = usable_cores(),
-          .host_cores = std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)))};
+          .host_cores = std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))),
+          .host_memory = memory_share(1)};
 }
 
 base::Json to_json(const RankPlace& place) {
-  return {{"host", place.host}, {"usable_cores", place.usable_cores}, {"host_cores", place.host_cores}};
+  return {{"host", place.host},
+          {"usable_cores", place.usable_cores},
+          {"host_cores", place.host_cores},
+          {"host_memory", place.host_memory}};
 }
 
 Result<RankPlace> parse_place(const std::string& json) {
@@ -90,6 +94,7 @@ Result<RankPlace> parse_place(const std::string& json) {
   place.host = root.field("host").text();
   place.usable_cores = static_cast<int>(root.field("usable_cores").integer(base::kCount));
   place.host_cores = static_cast<int>(root.field("host_cores").integer(base::kCount));
+  place.host_memory = root.field("host_memory").integer(base::kNotNegative);
   if (!reader.ok()) return reader.error();
   return place;
 }
@@ -124,8 +129,13 @@ Result<std::vector<engine::DeviceSpec>> placed_devices(const cluster::Cluster& c
     // A launcher that binds ranks to cores has dealt them out; else all ranks of a host see all of them.
     const int threads = std::max(1, std::min(place.usable_cores, place.host_cores / on_host[place.host]));
     devices.push_back(spec_of(*cluster.find(id.node), id.index, threads));
+    limit_memory(devices.back(), place.host_memory / on_host[place.host]);
   }
   return devices;
+}
+
+void limit_memory(engine::DeviceSpec& device, std::int64_t bytes) {
+  if (device.type == "cpu" && !device.memory_bytes) device.memory_bytes = bytes;
 }
 
 base::Json to_json(const engine::DeviceSpec& device) {

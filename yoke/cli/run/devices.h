@@ -34,8 +34,9 @@ base::Result<comm::LinkShape> emulated_link(const cluster::Node& node);
 /// Where a rank runs, as it tells the others.
 struct RankPlace {
   std::string host;
-  int usable_cores = 1;  // that this rank may use
-  int host_cores = 1;    // that its host has
+  int usable_cores = 1;          // that this rank may use
+  int host_cores = 1;            // that its host has
+  std::int64_t host_memory = 0;  // bytes that devices of its host may take together
   bool operator==(const RankPlace&) const = default;
 };
 RankPlace this_place();
@@ -48,6 +49,9 @@ base::Result<cluster::Cluster> cluster_of(const std::vector<RankPlace>& places);
 /// there are not as many devices as ranks.
 base::Result<std::vector<engine::DeviceSpec>> placed_devices(const cluster::Cluster& cluster, bool given,
                                                              const std::vector<RankPlace>& places);
+
+/// A processor without a `memory` of its own gets this many bytes: it lives off that of its machine.
+void limit_memory(engine::DeviceSpec& device, std::int64_t bytes);
 
 base::Json to_json(const engine::DeviceSpec& device);
 engine::DeviceSpec read_device(base::View view);

@@ -15,6 +15,7 @@
 #include "yoke/cli/run/job_input.h"
 #include "yoke/cli/run/recorder.h"
 #include "yoke/cluster/cluster_file.h"
+#include "yoke/comm/join.h"
 #include "yoke/plan/cost/choose_cost.h"
 #include "yoke/plan/cost/iidp_model.h"
 #include "yoke/plan/solve/batch/batch.h"
@@ -33,6 +34,27 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d}", local);
 }
 
+/// By what was foreseen when the plan was made, maybe for other devices than these.
+Status check_memory(const plan::Plan& plan, const cluster::Cluster& cluster, const std::string& path) {
+  for (std::size_t lane = 0; lane < plan.pipeline_lanes.size(); ++lane) {
+    const auto& stages = plan.pipeline_lanes[lane].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const double needed = stages[s].predicted ? stages[s].predicted->memory_bytes : 0;
+      for (const auto& device : stages[s].devices) {
+        const auto& memory = cluster.find(device.node)->memory;
+        if (!memory || needed <= static_cast<double>(memory->count)) continue;
+        return base::infeasible_error(
+            fmt::format("stage {} needs {} on each device, but {} has {}; plan again for this cluster, e.g. with "
+                        "`yoke plan auto`",
+                        s, base::format(base::Bytes{static_cast<std::int64_t>(needed)}),
+                        base::quote(device.to_string()), base::format(*memory)),
+            {.file = path, .field = fmt::format("pipeline_lanes[{}].stages[{}].predicted.memory_bytes", lane, s)});
+      }
+    }
+  }
+  return {};
+}
+
 Result<JobPlan> load_plan_file(const std::string& path, const cluster::Cluster& cluster) {
   YOKE_TRY(plan::Plan plan, plan::load_plan(path));
   const auto known = cluster.devices();
@@ -47,6 +69,7 @@ Result<JobPlan> load_plan_file(const std::string& path, const cluster::Cluster& 
                     known.size() > names.size() ? ", ..." : ""),
         {.file = path});
   }
+  YOKE_CHECK(check_memory(plan, cluster, path));
   return JobPlan{
       .plan = std::move(plan), .source = "from " + path, .why = "", .equal_split_step_seconds = std::nullopt};
 }
@@ -158,7 +181,9 @@ bool keeps_the_plan(const std::vector<JobChange>& changes, const plan::Job& job)
 }
 
 std::string describe(const JobPlan& plan) {
-  return fmt::format("plan {}{}{}", plan.source, plan.why.empty() ? "" : ": ", plan.why);
+  std::string text = fmt::format("plan {}{}{}", plan.source, plan.why.empty() ? "" : ": ", plan.why);
+  if (plan.plan.source == profile::Source::kEstimate) text += fmt::format("; {}", kFromEstimates);
+  return text;
 }
 
 Status note_start(const PreparedRun& run, const std::vector<JobChange>& changes) {
@@ -188,7 +213,18 @@ void RunOptions::declare(Arguments& command) {
   command.flag("--resume", resume, "go on with the run in the folder, at the sample where it stopped");
   command.flag("--trace", trace, "write trace.json, a Chrome timeline of all ranks");
   command.option("--metrics-port", metrics_port, "serve Prometheus metrics on this port of 127.0.0.1; 0: a free one");
-  command.option("--backend", backend, "how ranks talk: auto, shm or gloo");
+  command.option("--backend", backend, "how ranks talk: auto, shm or gloo; nccl where it was built in");
+  command.option("--patience", patience,
+                 "longest wait of a rank for the others, e.g. 30s; must be above a step's time");
+}
+
+Result<base::Duration> RunOptions::wait() const {
+  auto parsed = base::parse_duration(patience);
+  if (!parsed.ok()) return option_error("--patience", parsed.error().message);
+  if (*parsed < std::chrono::seconds(1) || *parsed > std::chrono::hours(24)) {
+    return option_error("--patience", fmt::format("found {}, expected 1s to 1d", base::quote(patience)));
+  }
+  return parsed;
 }
 
 Result<std::optional<JobPlan>> plan_job(const plan::Job& job, const cluster::Cluster& cluster, Context& context) {
@@ -225,6 +261,11 @@ Result<PreparedRun> prepare_run(const RunOptions& options, const cluster::Cluste
   }
   YOKE_CHECK(cluster::save_cluster(cluster_file, cluster));
   if (plan) YOKE_CHECK(base::publish_file(plan_file, plan::to_json(plan->plan)));
+  if (job.batch.adapt || job.scale) {
+    context.log.warning(
+        "`{}` is read and checked, but batches do not adapt and clusters do not change while a job trains yet",
+        job.batch.adapt ? "batch.adapt" : "scale");
+  }
   PreparedRun run{.job = std::move(job), .folder = std::move(folder), .plan = std::move(plan)};
   YOKE_CHECK(note_start(run, changes));
   for (const auto& change : changes) {
@@ -235,6 +276,14 @@ Result<PreparedRun> prepare_run(const RunOptions& options, const cluster::Cluste
                      base::format_seconds(run.plan->plan.step_seconds));
   }
   return run;
+}
+
+std::vector<std::string> launched_backends() {
+  std::vector<std::string> names{"auto", "shm", "gloo"};
+  for (const auto& backend : comm::list_backends()) {
+    if (backend.name == "nccl" && backend.available) names.push_back(backend.name);
+  }
+  return names;
 }
 
 Status check_backend(const std::string& backend, const std::vector<std::string>& names) {

@@ -106,8 +106,9 @@ Status Recorder::board(std::int64_t step, const std::vector<base::Scalar>& scala
 }
 
 base::Result<RunResult> Recorder::finish(const engine::RankResult& rank, double wall_seconds,
-                                         std::optional<double> equal_split_step_seconds) {
+                                         std::optional<double> equal_split_step_seconds, profile::Source plan_source) {
   RunResult result{.rank = rank, .wall_seconds = wall_seconds};
+  result.plan_source = plan_source;
   result.equal_split_step_seconds = equal_split_step_seconds_ ? equal_split_step_seconds_ : equal_split_step_seconds;
   if (step_seconds_ > 0) result.samples_per_second = static_cast<double>(samples_) / step_seconds_;
   YOKE_CHECK(save_result(base::join_path(folder_, "result.json"), result));

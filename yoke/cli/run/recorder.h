@@ -45,7 +45,7 @@ class Recorder {
   /// Publishes result.json and returns what is in it. `equal_split_step_seconds` is the launcher's; an event of the
   /// engine's may have said otherwise.
   base::Result<RunResult> finish(const engine::RankResult& rank, double wall_seconds,
-                                 std::optional<double> equal_split_step_seconds);
+                                 std::optional<double> equal_split_step_seconds, profile::Source plan_source);
 
  private:
   base::Status begin_steps(std::int64_t first);

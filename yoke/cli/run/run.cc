@@ -111,7 +111,9 @@ class Run {
                                   "--run-dir",
                                   folder,
                                   "--backend",
-                                  options_.backend};
+                                  options_.backend,
+                                  "--patience",
+                                  options_.patience};
     if (prepared_.folder.resumes()) argv.emplace_back("--resume");
     if (options_.trace) argv.emplace_back("--trace");
     if (options_.emulate_links) argv.emplace_back("--emulate-links");
@@ -225,7 +227,8 @@ class Run {
 };
 
 Status run_job(const RunOptions& options, Context& context) {
-  YOKE_CHECK(check_backend(options.backend, {"auto", "shm", "gloo"}));
+  YOKE_CHECK(check_backend(options.backend, launched_backends()));
+  YOKE_CHECK(options.wait());
   if (context.program.empty()) {
     return base::peer_error("cannot find this program's own file (/proc/self/exe) to start the ranks with");
   }

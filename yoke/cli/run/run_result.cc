@@ -8,6 +8,7 @@
 #include "yoke/base/document.h"
 #include "yoke/base/files.h"
 #include "yoke/base/units.h"
+#include "yoke/cli/plan.h"
 
 namespace yoke::cli {
 namespace {
@@ -41,6 +42,7 @@ Json to_json(const RunResult& result) {
   json["measured_step_seconds"] = rank.measured_step_seconds;
   if (const auto error = prediction_error(rank)) json["prediction_error"] = *error;
   if (result.equal_split_step_seconds) json["equal_split_step_seconds"] = *result.equal_split_step_seconds;
+  if (result.plan_source != profile::Source::kMeasured) json["plan_source"] = profile::to_string(result.plan_source);
   json["weights_sha256"] = rank.weights_sha256;
   json["recoveries"] = rank.recoveries;
   json["skipped_samples"] = rank.skipped_samples;
@@ -64,6 +66,9 @@ base::Result<RunResult> load_result(const std::string& path) {
   rank.predicted_step_seconds = root.field("predicted_step_seconds").number();
   rank.measured_step_seconds = root.field("measured_step_seconds").number();
   result.equal_split_step_seconds = find_number(root, "equal_split_step_seconds");
+  if (auto source = root.find("plan_source")) {
+    result.plan_source = static_cast<profile::Source>(source->one_of({"measured", "estimate"}));
+  }
   rank.weights_sha256 = root.field("weights_sha256").text();
   rank.recoveries = root.field("recoveries").integer();
   rank.skipped_samples = root.field("skipped_samples").integer();
@@ -95,9 +100,10 @@ std::string summarize(const RunResult& result, const std::string& folder) {
     line("step", step);
   }
   if (result.equal_split_step_seconds && rank.predicted_step_seconds > 0) {
-    line("plan", fmt::format("{:.2f} times as fast as the equal split",
+    line("plan", fmt::format("{:.2f} times as fast as the equal split (both predicted)",
                              *result.equal_split_step_seconds / rank.predicted_step_seconds));
   }
+  if (result.plan_source == profile::Source::kEstimate) line("plan", std::string(kFromEstimates));
   if (rank.recoveries > 0) line("recoveries", std::to_string(rank.recoveries));
   if (rank.skipped_samples > 0) line("skipped", fmt::format("{} samples", rank.skipped_samples));
   line("run folder", folder);

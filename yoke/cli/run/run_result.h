@@ -7,14 +7,16 @@
 #include "yoke/base/json.h"
 #include "yoke/base/result.h"
 #include "yoke/engine/rank.h"
+#include "yoke/profile/source.h"
 
 namespace yoke::cli {
 
 struct RunResult {
   engine::RankResult rank;
-  double wall_seconds = 0;                         // of this start of the run
-  std::optional<double> samples_per_second;        // of the steps of this start
-  std::optional<double> equal_split_step_seconds;  // what the plan was compared with
+  double wall_seconds = 0;                                   // of this start of the run
+  std::optional<double> samples_per_second;                  // of the steps of this start
+  std::optional<double> equal_split_step_seconds;            // what the plan was compared with
+  profile::Source plan_source = profile::Source::kMeasured;  // of the profiles that the plan at the start was made from
 };
 
 /// How far the prediction was off: 0.1 when the step was foreseen to take a tenth longer than it did. Absent where

@@ -1,6 +1,7 @@
 // `yoke train`: one rank of a job, with its identity from whoever has started it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <ostream>
 
@@ -19,6 +20,7 @@
 #include "yoke/cli/run/recorder.h"
 #include "yoke/cli/run/rendezvous.h"
 #include "yoke/cli/run/run_result.h"
+#include "yoke/cli/run/same_inputs.h"
 #include "yoke/cli/run/trace_files.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/comm/join.h"
@@ -49,14 +51,17 @@ Result<RunSetup> managed_setup(const RunOptions& options, const ManagedRank& man
   }
   setup.devices = emulated_devices(cluster, usable_cores(), setup.plan ? &*setup.plan : nullptr);
   base::require(static_cast<int>(setup.devices.size()) == identity.size, "yoke run started a wrong number of ranks");
+  for (auto& device : setup.devices) limit_memory(device, memory_share(identity.size));
   return setup;
 }
 
 /// One rank from its start to its end. Members are destroyed in reverse: the group before the store, MPI last.
 class Train {
  public:
-  Train(const RunOptions& options, RankIdentity identity, std::optional<ManagedRank> managed, Context& context)
+  Train(const RunOptions& options, base::Duration patience, RankIdentity identity, std::optional<ManagedRank> managed,
+        Context& context)
       : options_(options),
+        patience_in_training_(patience),
         identity_(std::move(identity)),
         managed_(std::move(managed)),
         context_(context),
@@ -86,22 +91,65 @@ class Train {
       context_.log.info("metrics at {}", server_->url());
     }
     YOKE_TRY(meeting_, meet(identity_, !managed_, options_.backend == "mpi", patience(), context_.clock));
-    YOKE_TRY(const RunSetup setup, managed_ ? managed_setup(options_, *managed_, identity_) : common_setup());
+    YOKE_TRY(RunSetup setup, managed_ ? managed_setup(options_, *managed_, identity_) : common_setup());
+    if (setup.plan && !stays(setup)) return {};
     comm::JoinOptions how{.name = "train", .rank = identity_.rank, .size = identity_.size, .backend = options_.backend};
     if (managed_ && options_.emulate_links) {
       YOKE_TRY(const cluster::Cluster cluster, cluster::load_cluster(options_.cluster));
       const auto& device = setup.devices.at(static_cast<std::size_t>(identity_.rank));
       YOKE_TRY(how.link, emulated_link(*cluster.find(device.id.node)));
     }
+    engine::select_device(setup.devices.at(static_cast<std::size_t>(identity_.rank)));
     YOKE_TRY(auto group, comm::join(how, *meeting_.store, patience(), context_.clock));
     return train_with(setup, std::move(group));
+  }
+
+  /// A plan may leave devices out. Their ranks have nothing to do; the others are numbered anew.
+  bool stays(RunSetup& setup) {
+    const auto used = setup.plan->devices();
+    const auto idle = [&](const engine::DeviceSpec& device) {
+      return std::ranges::find(used, device.id) == used.end();
+    };
+    const auto own = setup.devices.begin() + identity_.rank;
+    if (idle(*own)) {
+      context_.log.info("the plan gives {} nothing to do: rank {} leaves", own->id.to_string(), identity_.rank);
+      return false;
+    }
+    identity_.rank -= static_cast<int>(std::count_if(setup.devices.begin(), own, idle));
+    std::erase_if(setup.devices, idle);
+    identity_.size = static_cast<int>(setup.devices.size());
+    return true;
+  }
+
+  /// Rank 0 serves the others and writes the run folder, and MPI's groups are of all ranks.
+  Status check_idle(const RunSetup& setup) const {
+    if (!setup.plan) return {};
+    const auto used = setup.plan->devices();
+    for (const auto& device : setup.devices) {
+      if (std::ranges::find(used, device.id) != used.end()) continue;
+      if (options_.backend == "mpi") {
+        return option_error("--backend", fmt::format("found `mpi`, but the plan gives {} nothing to do; start no rank "
+                                                     "for it, or take another backend",
+                                                     device.id.to_string()));
+      }
+      if (device.id == setup.devices.front().id) {
+        return option_error("--cluster", fmt::format("the plan gives {} nothing to do, but it is the device of rank 0, "
+                                                     "which serves the others; start no rank for it",
+                                                     device.id.to_string()));
+      }
+    }
+    return {};
   }
 
   /// Under a foreign launcher: rank 0 prepares the run for all.
   Result<RunSetup> common_setup() {
     YOKE_TRY(const auto places, tell_place(*meeting_.store, identity_, this_place(), patience()));
-    if (!first()) return receive_setup(*meeting_.store, patience());
-    Result<RunSetup> setup = prepare(places);
+    const Status same = compare_inputs(*meeting_.store, identity_, read_inputs(options_), patience());
+    if (!first()) {
+      YOKE_CHECK(same);
+      return receive_setup(*meeting_.store, patience());
+    }
+    Result<RunSetup> setup = same.ok() ? prepare(places) : same.error();
     YOKE_CHECK(share_setup(*meeting_.store, setup, patience()));
     return setup;
   }
@@ -119,6 +167,7 @@ class Train {
       setup.plan = std::move(prepared.plan->plan);
       equal_split_step_seconds_ = prepared.plan->equal_split_step_seconds;
     }
+    YOKE_CHECK(check_idle(setup));
     folder_.emplace(std::move(prepared.folder));
     if (options_.trace) YOKE_CHECK(prepare_traces(setup.folder));
     context_.log.info("{} ranks in {}", identity_.size, setup.folder);
@@ -138,6 +187,7 @@ class Train {
     engine::RankOptions options{.job = setup.job, .plan = setup.plan, .devices = setup.devices};
     options.checkpoints = base::join_path(setup.folder, "checkpoints");
     options.resume = setup.resumes;
+    options.patience = patience_in_training_;
     if (options_.trace) options.trace = &trace;
     options.trace_origin = trace_origin(setup);
 
@@ -190,7 +240,8 @@ class Train {
 
   Status finish(const RunSetup& setup, Recorder& recorder, const engine::RankResult& rank, double wall_seconds) {
     if (!first()) return {};
-    YOKE_TRY(const RunResult result, recorder.finish(rank, wall_seconds, equal_split_step_seconds_));
+    const auto plan_source = setup.plan ? setup.plan->source : profile::Source::kMeasured;
+    YOKE_TRY(const RunResult result, recorder.finish(rank, wall_seconds, equal_split_step_seconds_, plan_source));
     if (managed_) return {};
     if (context_.json) {
       base::Json json = to_json(result);
@@ -203,7 +254,8 @@ class Train {
   }
 
   const RunOptions& options_;
-  const RankIdentity identity_;
+  const base::Duration patience_in_training_;
+  RankIdentity identity_;
   const std::optional<ManagedRank> managed_;
   Context& context_;
   std::optional<ReportSender> launcher_;
@@ -217,10 +269,11 @@ class Train {
 Status run_train(const RunOptions& options, Context& context) {
   YOKE_TRY(RankIdentity identity, identify_rank(process_environment));
   YOKE_TRY(std::optional<ManagedRank> managed, managed_rank(process_environment));
-  std::vector<std::string> backends{"auto", "shm", "gloo"};
+  std::vector<std::string> backends = launched_backends();
   if (identity.launcher == Launcher::kMpirun) backends.emplace_back("mpi");
   YOKE_CHECK(check_backend(options.backend, backends));
-  return Train(options, std::move(identity), std::move(managed), context).run();
+  YOKE_TRY(const base::Duration patience, options.wait());
+  return Train(options, patience, std::move(identity), std::move(managed), context).run();
 }
 
 }  // namespace

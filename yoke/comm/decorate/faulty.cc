@@ -35,6 +35,7 @@ class FaultyBackend final : public Backend {
   FaultyBackend(std::unique_ptr<Backend> inner, Fault fault) : inner_(std::move(inner)), fault_(fault) {}
 
   std::string_view name() const override { return inner_->name(); }
+  bool takes_device_memory() const override { return inner_->takes_device_memory(); }
   void interrupt() override { inner_->interrupt(); }
 
   Outcome run(const Op& op, std::uint64_t sequence, const Call& call) override {

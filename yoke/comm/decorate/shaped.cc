@@ -34,6 +34,7 @@ class ShapedBackend final : public Backend {
   }
 
   std::string_view name() const override { return inner_->name(); }
+  bool takes_device_memory() const override { return inner_->takes_device_memory(); }
 
   void interrupt() override {
     inner_->interrupt();

@@ -66,6 +66,11 @@ CheckpointMeta read_meta(View root) {
                             .lbs = change.field("lbs").integer(kNotNegative)});
     change.done();
   }
+  if (auto scale = root.find("loss_scale")) {
+    meta.loss_scale = LossScaleState{.factor = scale->field("factor").number(base::kPositive),
+                                     .good_steps = scale->field("good_steps").integer(kNotNegative)};
+    scale->done();
+  }
   return meta;
 }
 
@@ -105,7 +110,7 @@ std::string to_json(const Manifest& manifest) {
                      {"header_sha256", file.sums.header},
                      {"tensors_sha256", tensors}});
   }
-  const Json json{
+  Json json{
       {"format", kFormat},
       {"version", kVersion},
       {"model", meta.model},
@@ -113,8 +118,11 @@ std::string to_json(const Manifest& manifest) {
       {"seed", std::to_string(meta.seed)},
       {"updates", meta.updates},
       {"train_loss", meta.train_loss},
-      {"batches", batches},
-      {"files", files}};
+      {"batches", batches}};
+  if (meta.loss_scale) {
+    json["loss_scale"] = {{"factor", meta.loss_scale->factor}, {"good_steps", meta.loss_scale->good_steps}};
+  }
+  json["files"] = files;
   std::string text = json.dump(2);
   text.resize(text.size() - std::string_view("\n}").size());
   return text + seal_of(text);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "yoke/data/sampler.h"
+#include "yoke/engine/loss_scale.h"
 
 namespace yoke::engine {
 
@@ -24,6 +26,7 @@ struct CheckpointMeta {
   std::int64_t updates = 0;  // optimizer steps so far
   double train_loss = 0;     // of the last step; what is not finite is read back as NaN
   std::vector<BatchChange> batches;
+  std::optional<LossScaleState> loss_scale = {};  // of training with one
   bool operator==(const CheckpointMeta&) const = default;
 };
 
