@@ -113,16 +113,21 @@ function(yoke_torch_headers target)
   add_dependencies(yoke_torch_headers ${target}_headers)
 endfunction()
 
+if(YOKE_TESTS)
+  configure_file("${PROJECT_SOURCE_DIR}/tests/support/paths.cc.in" "${PROJECT_BINARY_DIR}/tests/paths.cc" @ONLY)
+  add_library(yoke_test_paths STATIC "${PROJECT_BINARY_DIR}/tests/paths.cc")
+  target_include_directories(yoke_test_paths PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(yoke_test_paths PRIVATE yoke_compile_options)
+endif()
+
 # yoke_test(NAME SOURCES ... LIBS ... [LABELS slow] [TORCH]): one GoogleTest binary whose cases ctest lists one by one.
 # TORCH: its sources include <torch/torch.h>, which is precompiled for them; labelled `torch` unless LABELS says otherwise.
-# YOKE_SHARED_DATA points at the reference data; tests skip, and say so, where it is absent.
+# What tests know of this machine is in tests/support/paths.h.
 function(yoke_test name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE yoke_compile_options ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE yoke_compile_options ${arg_LIBS} yoke_test_paths GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_compile_definitions(${name} PRIVATE
-    YOKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOKE_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
   if(arg_TORCH)
     yoke_use_torch_header(${name} yoke_torch_test_pch)
     if(NOT arg_LABELS)

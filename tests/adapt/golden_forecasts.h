@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "yoke/adapt/forecaster.h"
 #include "yoke/adapt/gaussian_process.h"
 #include "yoke/base/document.h"
@@ -15,8 +16,8 @@
 
 namespace yoke::adapt::golden {
 
-inline const std::string kForecasts = YOKE_SHARED_DATA "/golden/forecast.json";
-inline const std::string kTrainer = YOKE_SHARED_DATA "/golden/trainer.json";
+inline const std::string kForecasts = std::string(yoke::testing::kSharedData) + "/golden/forecast.json";
+inline const std::string kTrainer = std::string(yoke::testing::kSharedData) + "/golden/trainer.json";
 
 /// A posterior at fixed hyper-parameters.
 struct Process {

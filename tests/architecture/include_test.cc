@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "yoke/base/files.h"
 #include "yoke/base/text.h"
 
@@ -28,7 +29,7 @@ using Layers = std::map<std::string, Layer>;
 
 Layers read_layers() {
   Layers layers;
-  const std::string text = *base::read_file(YOKE_SOURCE_DIR "/cmake/layers.txt");
+  const std::string text = *base::read_file(std::string(yoke::testing::kSourceDir) + "/cmake/layers.txt");
   for (const auto line : base::split(text, "\n")) {
     if (line.empty() || line.front() == '#') continue;
     const auto halves = base::split(line, ":");
@@ -87,10 +88,10 @@ std::string objection(const Layers& layers, const std::string& module, std::stri
 /// Every objection in the tree, as `file:line: ...`.
 std::vector<std::string> objections_in_tree(const Layers& layers) {
   std::vector<std::string> objections;
-  for (const auto& entry : fs::recursive_directory_iterator(YOKE_SOURCE_DIR "/yoke")) {
+  for (const auto& entry : fs::recursive_directory_iterator(std::string(yoke::testing::kSourceDir) + "/yoke")) {
     const auto extension = entry.path().extension();
     if (extension != ".h" && extension != ".cc") continue;
-    const std::string relative = fs::relative(entry.path(), YOKE_SOURCE_DIR).string();
+    const std::string relative = fs::relative(entry.path(), yoke::testing::kSourceDir).string();
     const std::string module(base::split(relative, "/").at(1));
     if (!layers.contains(module)) {
       objections.push_back(fmt::format("{}: its folder has no row in cmake/layers.txt", relative));

@@ -9,6 +9,7 @@
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace yoke::cli {
@@ -21,7 +22,7 @@ using ::testing::StartsWith;
 using yoke::testing::read_text;
 using yoke::testing::TempFolder;
 
-const std::string kSource = YOKE_SOURCE_DIR;
+const std::string kSource = yoke::testing::kSourceDir;
 const std::string kJabas = kSource + "/tests/plan/import/data/jabas";
 const std::string kProfiles = kSource + "/tests/profile/data/folder";
 const std::string kExample = kSource + "/examples/unlike-gpus";

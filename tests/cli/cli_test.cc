@@ -7,6 +7,7 @@
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 #include "yoke/cluster/cluster_file.h"
@@ -400,7 +401,7 @@ TEST(Doctor, HasOneLinePerCheck) {
 }
 
 TEST(Doctor, TriesEveryBackendOfTheProgram) {
-  yoke::testing::Process doctor({YOKE_PROGRAM, "doctor"});
+  yoke::testing::Process doctor({yoke::testing::program("yoke"), "doctor"});
   ASSERT_TRUE(doctor.wait(std::chrono::seconds(120)));
   EXPECT_EQ(doctor.exit_code(), 0) << doctor.output();
   for (const auto& info : comm::list_backends()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "yoke/base/document.h"
 #include "yoke/comm/store/tcp_store.h"
@@ -21,7 +22,7 @@ inline std::string free_port() {
 
 /// `yoke` without libtorch, which starts at once.
 inline std::vector<std::string> program(std::vector<std::string> words) {
-  words.insert(words.begin(), YOKE_FAKE_PROGRAM);
+  words.insert(words.begin(), yoke::testing::program("yoke_fake"));
   return words;
 }
 

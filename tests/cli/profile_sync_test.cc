@@ -7,6 +7,7 @@
 #include "tests/cli/hosts.h"
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/two_hosts.h"
 #include "yoke/base/sha256.h"
@@ -204,7 +205,7 @@ TEST_F(ProfileSync, AConflictIsRefusedEverywhere) {
 TEST_F(ProfileSync, FoldersAsProfilingLeavesThemAreGathered) {
   const auto profile = [&](char host, const std::vector<std::string>& named) {
     std::filesystem::remove_all(folder_.file(std::string(1, host)));
-    std::vector<std::string> all{YOKE_PROGRAM,
+    std::vector<std::string> all{yoke::testing::program("yoke"),
                                  "profile",
                                  "all",
                                  "--model",

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_yoke.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 #include "yoke/base/files.h"
@@ -32,7 +33,7 @@ struct Ended {
 };
 
 Ended run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {YOKE_PROGRAM, "--log-level", "error", "profile"});
+  arguments.insert(arguments.begin(), {yoke::testing::program("yoke"), "--log-level", "error", "profile"});
   Process process(arguments);
   EXPECT_TRUE(process.wait(kLong)) << process.output();
   return {process.exit_code(), process.output()};
@@ -150,7 +151,7 @@ TEST_F(ProfileCommand, AFolderOfAnotherModelIsRefusedByName) {
 TEST_F(ProfileCommand, InterruptedItSaysSoAndGoesOn) {
   const std::vector<std::string> command{"compute", "--model",  "mlp", "--lbs", "1,2,4,8",           "--most-vsw",
                                          "2",       "--budget", "10s", "--out", folder_.file("out"), "--json"};
-  std::vector<std::string> argv{YOKE_PROGRAM, "--log-level", "error", "profile"};
+  std::vector<std::string> argv{yoke::testing::program("yoke"), "--log-level", "error", "profile"};
   argv.insert(argv.end(), command.begin(), command.end());
   Process process(argv);
   const std::string file = folder_.file("out/comp_profile_data/1/localhost");
@@ -190,7 +191,7 @@ TEST_F(ProfileCommand, AllMeasuresEveryPartAndTheLinks) {
   const std::string out = folder_.file("out");
   const std::vector<std::string> command{"all",   "--model", "mlp",        "--lbs", "2",        "--cluster", cluster,
                                          "--out", out,       "--most-vsw", "1",     "--budget", "500ms"};
-  std::vector<std::string> argv{YOKE_PROGRAM, "profile"};
+  std::vector<std::string> argv{yoke::testing::program("yoke"), "profile"};
   argv.insert(argv.end(), command.begin(), command.end());
   Process process(argv);
   ASSERT_TRUE(process.wait(kLong)) << process.output();

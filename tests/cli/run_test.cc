@@ -11,6 +11,7 @@
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensorboard_reader.h"
@@ -38,7 +39,7 @@ constexpr int kSteps = 21;
 class Runs : public ::testing::Test {
  protected:
   Process start(std::vector<std::string> arguments, std::vector<std::string> environment = {}) {
-    arguments.insert(arguments.begin(), YOKE_FAKE_PROGRAM);
+    arguments.insert(arguments.begin(), yoke::testing::program("yoke_fake"));
     return Process(arguments, environment);
   }
   /// Runs to the end; stdout and stderr come together.
@@ -144,7 +145,8 @@ TEST_F(Runs, TheRunFolderHoldsEverything) {
 
 TEST_F(Runs, JsonIsOneObject) {
   Process process(
-      {"/bin/sh", "-c", fmt::format("{} run {} --run-dir {} --json 2>/dev/null", YOKE_FAKE_PROGRAM, job_, folder())});
+      {"/bin/sh", "-c",
+       fmt::format("{} run {} --run-dir {} --json 2>/dev/null", yoke::testing::program("yoke_fake"), job_, folder())});
   ASSERT_TRUE(process.wait(60s));
   ASSERT_EQ(process.exit_code(), 0) << process.output();
   const auto document = base::parse_json(process.output(), "output");
@@ -488,8 +490,8 @@ TEST_F(PlannedRuns, AProfiledModelTrainsAsAPipeline) {
   GTEST_SKIP() << "this build has no libtorch to measure with";
 #endif
   const std::string profiles = temp_.file("measured");
-  Process measuring(
-      {YOKE_PROGRAM, "profile", "layers", "--model", "mlp", "--lbs", "16", "--budget", "1s", "--out", profiles});
+  Process measuring({yoke::testing::program("yoke"), "profile", "layers", "--model", "mlp", "--lbs", "16", "--budget",
+                     "1s", "--out", profiles});
   ASSERT_TRUE(measuring.wait(120s)) << measuring.output();
   ASSERT_EQ(measuring.exit_code(), 0) << measuring.output();
   const std::string job = temp_.write("mlp.yaml",
@@ -497,7 +499,7 @@ TEST_F(PlannedRuns, AProfiledModelTrainsAsAPipeline) {
                                       "classes: 10}\nbatch: {global: 64}\nprofiles: measured\n");
   for (const char* mode : {"pipeline", "auto"}) {
     std::filesystem::remove_all(folder());
-    Process training({YOKE_PROGRAM, "run", job, "--cluster", slow_, "--run-dir", folder(), "--set",
+    Process training({yoke::testing::program("yoke"), "run", job, "--cluster", slow_, "--run-dir", folder(), "--set",
                       std::string("parallel.mode=") + mode});
     ASSERT_TRUE(training.wait(120s)) << training.output();
     ASSERT_EQ(training.exit_code(), 0) << training.output();
@@ -609,7 +611,7 @@ TEST_F(Runs, UnderMpirun) {
                                              "OMPI_MCA_btl_sm_backing_directory=" + temp_.path()};
   for (const char* backend : {"auto", "mpi"}) {
     std::filesystem::remove_all(folder());
-    std::vector<std::string> command{"mpirun", "--oversubscribe", "-n", "2", YOKE_FAKE_PROGRAM};
+    std::vector<std::string> command{"mpirun", "--oversubscribe", "-n", "2", yoke::testing::program("yoke_fake")};
     for (const auto& word : train(job_, folder(), {"--backend", backend, "--cluster", cluster_}))
       command.push_back(word);
     Process job(command, environment);
@@ -635,7 +637,7 @@ TEST_F(Runs, UnderTorchrun) {
                                    "--tee=1",
                                    "--log_dir=" + temp_.file("torchrun"),
                                    "--no_python",
-                                   YOKE_FAKE_PROGRAM};
+                                   yoke::testing::program("yoke_fake")};
   for (const auto& word : train(job_, folder())) command.push_back(word);
   Process job(command);
   ASSERT_TRUE(job.wait(120s)) << job.output();

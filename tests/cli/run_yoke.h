@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "yoke/base/document.h"
 #include "yoke/cli/command.h"
 
@@ -38,7 +39,7 @@ inline base::Document yoke_json(std::vector<std::string> arguments, int expected
   return document.ok() ? *document : base::Document{};
 }
 
-inline const std::string kExample = std::string(YOKE_SOURCE_DIR) + "/examples/unlike-gpus";
+inline const std::string kExample = std::string(yoke::testing::kSourceDir) + "/examples/unlike-gpus";
 
 inline std::vector<std::string> example_batch(const std::string& gbs) {
   return {"plan", "batch", "--cluster", kExample + "/cluster.yaml", "--profiles", kExample + "/profiles", "--gbs", gbs};

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 
 namespace yoke::cluster {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using yoke::testing::expect_input_error;
 
-const std::string kData = std::string(YOKE_SOURCE_DIR) + "/tests/cluster/data/";
+const std::string kData = std::string(yoke::testing::kSourceDir) + "/tests/cluster/data/";
 
 Node big_node() {
   return {.name = "big",

@@ -1,6 +1,7 @@
 #include "yoke/cluster/hostfile.h"
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 
 namespace yoke::cluster {
 namespace {
@@ -9,7 +10,8 @@ using ::testing::ElementsAre;
 using yoke::testing::expect_input_error;
 
 TEST(Hostfile, GoldenSampleIsRead) {
-  const std::string text = yoke::testing::read_text(std::string(YOKE_SOURCE_DIR) + "/tests/cluster/data/hostfile");
+  const std::string text =
+      yoke::testing::read_text(std::string(yoke::testing::kSourceDir) + "/tests/cluster/data/hostfile");
   const auto imported = parse_hostfile(text, "hosts");
   ASSERT_TRUE(imported.ok()) << imported.error().to_string();
   EXPECT_THAT(

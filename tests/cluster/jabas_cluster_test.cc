@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 
 namespace yoke::cluster {
 namespace {
@@ -23,7 +24,7 @@ void expect_round_trip(const std::string& path) {
 }
 
 TEST(JabasCluster, GoldenSampleIsRead) {
-  const std::string path = std::string(YOKE_SOURCE_DIR) + "/tests/cluster/data/cluster_info.json";
+  const std::string path = std::string(yoke::testing::kSourceDir) + "/tests/cluster/data/cluster_info.json";
   const auto imported = parse_jabas_cluster(yoke::testing::read_text(path), path);
   ASSERT_TRUE(imported.ok()) << imported.error().to_string();
   EXPECT_THAT(imported->cluster.nodes(), ElementsAre(Node{.name = "alpha",

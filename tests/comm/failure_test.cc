@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tests/comm/ranks.h"
+#include "tests/support/paths.h"
 
 namespace yoke::comm::testing {
 namespace {
@@ -78,9 +79,15 @@ TEST(Failure, ABusyRankIsNamedThoughOthersAreWaitedFor) {
 TEST(Failure, TheStoreOfRankZeroDies) {
   using yoke::testing::Process;
   const auto command = [](int rank, const std::string& store) {
-    return std::vector<std::string>{YOKE_COMM_RANK,  "backend=shm",    fmt::format("rank={}", rank),
-                                    "size=2",        "store=" + store, "scenario=loop",
-                                    "op=all_reduce", "victim=0",       "act=kill"};
+    return std::vector<std::string>{yoke::testing::program("yoke_comm_rank"),
+                                    "backend=shm",
+                                    fmt::format("rank={}", rank),
+                                    "size=2",
+                                    "store=" + store,
+                                    "scenario=loop",
+                                    "op=all_reduce",
+                                    "victim=0",
+                                    "act=kill"};
   };
   Process first(command(0, ""));
   std::string address = first.read_line(std::chrono::seconds(20));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/comm/ranks.h"
+#include "tests/support/paths.h"
 #include "tests/support/two_hosts.h"
 
 namespace yoke::comm::testing {
@@ -29,7 +30,7 @@ class Hosts : public ::testing::Test {
           "backend=" + backend, fmt::format("rank={}", rank),     fmt::format("size={}", size), "store=" + store,
           "serve=10.77.0.1",    fmt::format("host=h{}", rank % 2)};
       for (const auto& word : words_of(scenario)) words.push_back(word);
-      words.insert(words.begin(), YOKE_COMM_RANK);
+      words.insert(words.begin(), yoke::testing::program("yoke_comm_rank"));
       ranks.push_back(hosts_.start(rank % 2 == 0 ? 'a' : 'b', words));
       if (rank > 0) continue;
       store = ranks[0].read_line(std::chrono::seconds(20));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/comm/scenario.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "yoke/comm/join.h"
 #include "yoke/comm/store/tcp_store.h"
@@ -70,7 +71,7 @@ inline Outcomes play_in_processes(const std::string& backend, const Scenario& sc
   auto server = TcpStoreServer::start("127.0.0.1");
   std::vector<yoke::testing::Process> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    std::vector<std::string> command{YOKE_COMM_RANK,
+    std::vector<std::string> command{yoke::testing::program("yoke_comm_rank"),
                                      "backend=" + backend,
                                      fmt::format("rank={}", rank),
                                      fmt::format("size={}", size),

@@ -10,6 +10,7 @@
 
 #include "tests/data/pictures.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "yoke/data/idx.h"
 
@@ -409,7 +410,7 @@ TEST_F(ImageFolder, EvaluationAsTorchvisionDoesIt) {
                         {"alpha.png", to_png(make_picture(300, 280, 4)), 0.006, 0.02},
                         {"large.jpg", to_jpeg(make_picture(2400, 1800, 3, 3)), 0.012, 0.1}};
   TempFolder images;
-  std::vector<std::string> command{python, YOKE_SOURCE_DIR "/tests/data/torchvision_peer.py"};
+  std::vector<std::string> command{python, std::string(yoke::testing::kSourceDir) + "/tests/data/torchvision_peer.py"};
   for (const Case& one : cases) {
     images.write(std::string("val/only/") + one.name, one.bytes);
     command.push_back(images.file(std::string("val/only/") + one.name));

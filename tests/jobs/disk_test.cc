@@ -1,5 +1,6 @@
 // A disk that is full in the middle of a checkpoint.
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 
 namespace yoke::testing {
 namespace {
@@ -27,8 +28,8 @@ class AFullDisk : public WholeJob {
 TEST_F(AFullDisk, KeepsTheLastCheckpointAndTheRunGoesOn) {
   // A checkpoint of this job takes 400 kB: there is room for two and a part of the third, at step 6.
   const std::string cluster = temp_.write("cluster.yaml", "nodes:\n- {name: node0, devices: 2}\n");
-  const std::string train = line({YOKE_PROGRAM, "run", job_, "--cluster", cluster, "--run-dir", disk_ + "/run", "--set",
-                                  "checkpoint.every_steps=2", "--set", "checkpoint.keep=9"});
+  const std::string train = line({yoke::testing::program("yoke"), "run", job_, "--cluster", cluster, "--run-dir",
+                                  disk_ + "/run", "--set", "checkpoint.every_steps=2", "--set", "checkpoint.keep=9"});
   const std::string output = run(with_disk("1200k", fmt::format(R"(
 {0}
 echo "shell: code $?"
@@ -49,7 +50,7 @@ exit $code)",
   EXPECT_THAT(resumed, AllOf(HasSubstr("shell: code 4\nstep-000000002\nstep-000000004\n"),
                              HasSubstr("goes on after step 4"), HasSubstr("8 steps, 128 samples, 2 epochs")));
   EXPECT_EQ(number("steps"), kSmallJobSteps);
-  run({YOKE_PROGRAM, "run", job_, "--run-dir", temp_.file("alone")});
+  run({yoke::testing::program("yoke"), "run", job_, "--run-dir", temp_.file("alone")});
   EXPECT_EQ(weights(), weights("alone")) << "as if nothing had been";
 }
 

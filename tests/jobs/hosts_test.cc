@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 #include "tests/support/two_hosts.h"
 #include "yoke/comm/join.h"
 #include "yoke/plan/plan.h"
@@ -22,7 +23,7 @@ class OnTwoHosts : public WholeJob {
     if (!hosts_.works() || !works({"unshare", "--uts", "true"})) {
       GTEST_SKIP() << "needs iproute2 and the right to make network namespaces";
     }
-    run({YOKE_PROGRAM, "run", job_, "--run-dir", temp_.file("alone")});
+    run({yoke::testing::program("yoke"), "run", job_, "--run-dir", temp_.file("alone")});
   }
 
   /// One rank on each host, started by hand; returns what rank 0 printed. The job and what is added to the command may
@@ -33,8 +34,8 @@ class OnTwoHosts : public WholeJob {
     std::vector<Process> ranks;
     for (const int rank : {0, 1}) {
       const auto at = static_cast<std::size_t>(rank);
-      std::vector<std::string> command{YOKE_PROGRAM,      "train",     jobs.at(at), "--run-dir",
-                                       temp_.file("run"), "--cluster", cluster_};
+      std::vector<std::string> command{
+          yoke::testing::program("yoke"), "train", jobs.at(at), "--run-dir", temp_.file("run"), "--cluster", cluster_};
       command.insert(command.end(), more.at(at).begin(), more.at(at).end());
       const char host = rank == 0 ? 'a' : 'b';
       const std::string variables = fmt::format("MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 RANK={} WORLD_SIZE=2", rank);

@@ -1,6 +1,7 @@
 // A folder of images, one of which is broken.
 #include "tests/data/pictures.h"
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 
 namespace yoke::testing {
 namespace {
@@ -19,8 +20,8 @@ class ABrokenImage : public WholeJob {
     temp_.write("images/train/dog/7.jpg", whole.substr(0, whole.size() / 2));
   }
   std::string train(const std::string& policy, int expected_code) {
-    return run({YOKE_PROGRAM, "run", images_, "--cluster", cluster_, "--run-dir", temp_.file("run"), "--set",
-                "data.corrupt=" + policy},
+    return run({yoke::testing::program("yoke"), "run", images_, "--cluster", cluster_, "--run-dir", temp_.file("run"),
+                "--set", "data.corrupt=" + policy},
                expected_code);
   }
 

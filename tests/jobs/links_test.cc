@@ -1,5 +1,6 @@
 // `yoke run --emulate-links`: a slow network on one machine.
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 
 namespace yoke::testing {
 namespace {
@@ -10,7 +11,12 @@ using ::testing::HasSubstr;
 class EmulatedLinks : public WholeJob {
  protected:
   std::vector<std::string> command(const std::string& nodes, const std::string& folder) const {
-    return {YOKE_PROGRAM,      "run", job_, "--cluster", temp_.write("cluster.yaml", "nodes:\n" + nodes), "--run-dir",
+    return {yoke::testing::program("yoke"),
+            "run",
+            job_,
+            "--cluster",
+            temp_.write("cluster.yaml", "nodes:\n" + nodes),
+            "--run-dir",
             temp_.file(folder)};
   }
   double step_seconds(const std::string& folder) const {

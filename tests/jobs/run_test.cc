@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 
 namespace yoke::testing {
 namespace {
@@ -12,7 +13,8 @@ using ::testing::HasSubstr;
 class Run : public WholeJob {
  protected:
   std::vector<std::string> command(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words{YOKE_PROGRAM, "run", job_, "--cluster", cluster_, "--run-dir", temp_.file("run")};
+    std::vector<std::string> words{
+        yoke::testing::program("yoke"), "run", job_, "--cluster", cluster_, "--run-dir", temp_.file("run")};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -22,9 +24,9 @@ class Run : public WholeJob {
 
 TEST_F(Run, TheQuickstartReachesItsAccuracy) {
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) GTEST_SKIP() << "needs dataset-fashion-mnist";
-  const std::string examples = std::string(YOKE_SOURCE_DIR) + "/examples/quickstart/";
-  const std::string output = run({YOKE_PROGRAM, "run", examples + "job.yaml", "--cluster", examples + "cluster.yaml",
-                                  "--run-dir", temp_.file("run")});
+  const std::string examples = std::string(yoke::testing::kSourceDir) + "/examples/quickstart/";
+  const std::string output = run({yoke::testing::program("yoke"), "run", examples + "job.yaml", "--cluster",
+                                  examples + "cluster.yaml", "--run-dir", temp_.file("run")});
   EXPECT_THAT(output, AllOf(HasSubstr("test accuracy"), HasSubstr("samples/s"), HasSubstr("measured"),
                             HasSubstr("predicted"), HasSubstr("equal split"), HasSubstr("run folder")));
   const base::Document document = result();
@@ -46,7 +48,7 @@ TEST_F(Run, ATimelineShowsEveryRank) {
 }
 
 TEST_F(Run, CtrlCSavesAndResumeGivesTheSameWeights) {
-  run({YOKE_PROGRAM, "run", job_, "--run-dir", temp_.file("straight"), "--set", "epochs=200"});
+  run({yoke::testing::program("yoke"), "run", job_, "--run-dir", temp_.file("straight"), "--set", "epochs=200"});
   Process process(command({"--set", "epochs=200"}));
   const auto metrics = in_run("metrics.jsonl");
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -75,9 +77,9 @@ TEST_F(Run, ALossThatIsNotANumberEndsTheRunAndKeepsTheLastCheckpoint) {
 TEST_F(Run, ALocalBatchThatDoesNotFitIsMadeSmaller) {
   // Weights, gradients and state of the model are about 2.5 MB, activations of a sample about 0.1 MB.
   const std::string small = temp_.write("small.yaml", "nodes:\n- {name: node0, memory: 5MB}\n");
-  const std::string output = run({YOKE_PROGRAM, "run", job_, "--cluster", small, "--run-dir", temp_.file("run"),
-                                  "--set", "model.name=small_cnn", "--set", "data.shape=[1,28,28]", "--set",
-                                  "batch.global=64", "--set", "batch.local=64"});
+  const std::string output = run({yoke::testing::program("yoke"), "run", job_, "--cluster", small, "--run-dir",
+                                  temp_.file("run"), "--set", "model.name=small_cnn", "--set", "data.shape=[1,28,28]",
+                                  "--set", "batch.global=64", "--set", "batch.local=64"});
   EXPECT_THAT(output, HasSubstr("does not fit"));
   EXPECT_EQ(number("samples"), 128);
 }

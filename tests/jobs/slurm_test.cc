@@ -1,6 +1,7 @@
 // `yoke train` under a real Slurm: munged, slurmctld and two slurmd of the test's own, in namespaces of their own. All
 // of them, and whatever they start, are gone with the first process of those, and that with this process.
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 
 namespace yoke::testing {
 namespace {
@@ -90,12 +91,13 @@ class UnderSlurm : public WholeJob {
 };
 
 TEST_F(UnderSlurm, RanksOfTwoNodesTrain) {
-  const std::string output =
-      with_slurm(line({"srun", "-N", "2", "-n", "2", YOKE_PROGRAM, "train", job_, "--run-dir", temp_.file("run")}), 0);
+  const std::string output = with_slurm(line({"srun", "-N", "2", "-n", "2", yoke::testing::program("yoke"), "train",
+                                              job_, "--run-dir", temp_.file("run")}),
+                                        0);
   EXPECT_THAT(output, HasSubstr("8 steps, 128 samples, 2 epochs"));
   EXPECT_EQ(number("steps"), kSmallJobSteps);
   EXPECT_THAT(read_text(in_run("cluster.yaml")), HasSubstr("devices: 2"));
-  run({YOKE_PROGRAM, "run", job_, "--run-dir", temp_.file("alone")});
+  run({yoke::testing::program("yoke"), "run", job_, "--run-dir", temp_.file("alone")});
   EXPECT_EQ(weights(), weights("alone"));
 }
 
@@ -107,7 +109,7 @@ srun -N 2 -n 2 sh -c 'echo $$ >pid-$SLURM_PROCID; exec {} train {} --run-dir {} 
 for i in $(seq 600); do [ "$(cat $R/metrics.jsonl 2>/dev/null | wc -l)" -gt 5 ] && break; sleep 0.1; done
 kill -9 "$(cat pid-1)"
 wait $srun)sh",
-      temp_.file("run"), YOKE_PROGRAM, job_, temp_.file("run"));
+      temp_.file("run"), yoke::testing::program("yoke"), job_, temp_.file("run"));
   EXPECT_THAT(with_slurm(commands, 137), AllOf(HasSubstr("task 1: Killed"), HasSubstr("was lost: the process ended"),
                                                HasSubstr("task 0: Exited with exit code 4")));
   EXPECT_FALSE(base::exists(in_run("result.json")));

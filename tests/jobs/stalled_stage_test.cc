@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/jobs/whole_job.h"
+#include "tests/support/paths.h"
 #include "yoke/base/files.h"
 #include "yoke/plan/plan.h"
 
@@ -52,8 +53,8 @@ class AStage : public WholeJob {
     plan.pipeline_lanes = {lane};
     // The device takes a hundred times as long as this machine: nearly all the time is inside of steps.
     const std::string cluster = temp_.write("cluster.yaml", "nodes:\n- {name: node0, devices: 3, speed: 0.01}\n");
-    Process job({YOKE_PROGRAM, "run", job_, "--cluster", cluster, "--run-dir", temp_.file("run"), "--patience", "4s",
-                 "--set", "parallel.plan=" + temp_.write("plan.json", plan::to_json(plan)), "--set",
+    Process job({yoke::testing::program("yoke"), "run", job_, "--cluster", cluster, "--run-dir", temp_.file("run"),
+                 "--patience", "4s", "--set", "parallel.plan=" + temp_.write("plan.json", plan::to_json(plan)), "--set",
                  "data.limit=1000000", "--set", "checkpoint.every_steps=1000000"});
     const auto end = std::chrono::steady_clock::now() + kPatience;
     const auto steps = [&] { return base::split(read_text(in_run("metrics.jsonl")), "\n").size(); };
@@ -92,8 +93,9 @@ TEST_F(AStage, ThatDiesIsNamed) {
 }
 
 TEST_F(AStage, PatienceIsATime) {
-  EXPECT_THAT(run({YOKE_PROGRAM, "run", job_, "--patience", "soon"}, 2), HasSubstr("--patience"));
-  EXPECT_THAT(run({YOKE_PROGRAM, "run", job_, "--patience", "0s"}, 2), HasSubstr("expected 1s to 1d"));
+  EXPECT_THAT(run({yoke::testing::program("yoke"), "run", job_, "--patience", "soon"}, 2), HasSubstr("--patience"));
+  EXPECT_THAT(run({yoke::testing::program("yoke"), "run", job_, "--patience", "0s"}, 2),
+              HasSubstr("expected 1s to 1d"));
 }
 
 }  // namespace

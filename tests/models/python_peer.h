@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "yoke/models/model.h"
 
@@ -34,7 +35,7 @@ inline bool python_has(const std::string& module) {
 
 /// Runs a script of this folder; its failure fails the test with what it printed.
 inline void run_peer(const std::string& script, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {kPython, YOKE_SOURCE_DIR "/tests/models/" + script};
+  std::vector<std::string> command = {kPython, std::string(yoke::testing::kSourceDir) + "/tests/models/" + script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   yoke::testing::Process python(command, {"PYTHONDONTWRITEBYTECODE=1"});
   ASSERT_TRUE(python.wait(std::chrono::seconds(240))) << script << " did not end: " << python.output();

@@ -1,6 +1,7 @@
 #include "yoke/profile/pipedream/driver.h"
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 
 namespace yoke::profile::pipedream {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using yoke::testing::expect_input_error;
 
-const std::string kSample = std::string(YOKE_SOURCE_DIR) + "/tests/profile/data/driver.yml";
+const std::string kSample = std::string(yoke::testing::kSourceDir) + "/tests/profile/data/driver.yml";
 
 const std::string kRequired =
     "log_directory: out\nmodule: m\ndata_dir: d\ncontainer: c\nmodel_type: translation\ndistributed_backend: gloo\n";

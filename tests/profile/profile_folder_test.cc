@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "yoke/profile/pipedream/graph_text.h"
 
 namespace yoke::profile {
@@ -13,7 +14,7 @@ namespace {
 using yoke::testing::expect_input_error;
 using Json = nlohmann::ordered_json;
 
-const std::string kSample = std::string(YOKE_SOURCE_DIR) + "/tests/profile/data/folder";
+const std::string kSample = std::string(yoke::testing::kSourceDir) + "/tests/profile/data/folder";
 
 ProfileSet sample_set() {
   return {.model = "tiny",

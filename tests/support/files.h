@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 #include "yoke/base/error.h"
 #include "yoke/base/files.h"
@@ -16,13 +17,13 @@
 namespace yoke::testing {
 
 inline std::string shared_data() {
-  return YOKE_SHARED_DATA;
+  return yoke::testing::kSharedData;
 }
 
 /// Skips the running test, and says why, where the reference data is absent.
 #define YOKE_NEEDS_SHARED_DATA()                              \
   if (!std::filesystem::exists(yoke::testing::shared_data())) \
-  GTEST_SKIP() << "no reference data in " << YOKE_SHARED_DATA
+  GTEST_SKIP() << "no reference data in " << yoke::testing::kSharedData
 
 inline std::string read_text(const std::string& path) {
   const auto text = base::read_file(path);

@@ -9,6 +9,7 @@
 
 #include "tests/engine/optimizer/flat.h"
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "yoke/engine/optimizer/kernels.h"
 #include "yoke/engine/optimizer/lr.h"
@@ -94,8 +95,9 @@ class TorchPeer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new testing::TempFolder;
-    testing::Process script(
-        {"/usr/bin/python3", std::string(YOKE_SOURCE_DIR) + "/tests/engine/optimizer/torch_peer.py", folder_->path()});
+    testing::Process script({"/usr/bin/python3",
+                             std::string(yoke::testing::kSourceDir) + "/tests/engine/optimizer/torch_peer.py",
+                             folder_->path()});
     ASSERT_TRUE(script.wait(std::chrono::seconds(240)));
     absent_ = script.exit_code() == kNoTorch || script.exit_code() == kNoPython;
     ASSERT_TRUE(absent_ || script.exit_code() == 0) << script.output();

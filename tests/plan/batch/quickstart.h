@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "yoke/base/document.h"
 #include "yoke/base/files.h"
 #include "yoke/plan/cost/iidp_model.h"
@@ -14,15 +15,15 @@
 namespace yoke::plan::testing {
 
 inline std::string shared_data(const std::string& name) {
-  return base::join_path(YOKE_SHARED_DATA, name);
+  return base::join_path(yoke::testing::kSharedData, name);
 }
 
 inline bool has_shared_data() {
-  return base::is_folder(YOKE_SHARED_DATA);
+  return base::is_folder(yoke::testing::kSharedData);
 }
 
 #define YOKE_NEEDS_SHARED_DATA() \
-  if (!has_shared_data()) GTEST_SKIP() << "no reference data at " << YOKE_SHARED_DATA
+  if (!has_shared_data()) GTEST_SKIP() << "no reference data at " << yoke::testing::kSharedData
 
 inline base::Document load(const std::string& path) {
   return base::load_document(path).value();

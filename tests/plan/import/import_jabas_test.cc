@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/files.h"
+#include "tests/support/paths.h"
 #include "yoke/base/text.h"
 
 namespace yoke::plan {
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using yoke::testing::expect_input_error;
 
-const std::string kSample = std::string(YOKE_SOURCE_DIR) + "/tests/plan/import/data/jabas";
+const std::string kSample = std::string(yoke::testing::kSourceDir) + "/tests/plan/import/data/jabas";
 
 /// Relative path -> content that can be compared: JSON parsed, numbers of text files parsed, so that only values count.
 std::map<std::string, nlohmann::json> contents(const std::string& folder) {

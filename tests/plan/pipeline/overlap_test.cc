@@ -12,6 +12,7 @@
 
 #include "tests/plan/pipeline/graph_text.h"
 #include "tests/plan/pipeline/random_graph.h"
+#include "tests/support/paths.h"
 
 namespace yoke::plan {
 namespace {
@@ -442,7 +443,7 @@ TEST(Overlap, RefusesBadOptions) {
 }
 
 TEST(Overlap, BranchyNetworksNeedNoPreparation) {
-  const std::string folder = std::string(YOKE_SHARED_DATA) + "/pipedream/profiles/";
+  const std::string folder = std::string(yoke::testing::kSharedData) + "/pipedream/profiles/";
   if (!base::is_folder(folder)) GTEST_SKIP() << "reference data not found: " << folder;
   const OverlapOptions options{.groups = {group_of("fast", 8, 1), group_of("slow", 8, 0.5)}};
   for (const std::string name : {"inception_v3", "nasnetalarge", "nasnetamobile"}) {

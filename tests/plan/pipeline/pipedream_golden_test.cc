@@ -5,13 +5,14 @@
 #include <string>
 
 #include "tests/plan/pipeline/graph_text.h"
+#include "tests/support/paths.h"
 #include "yoke/base/document.h"
 #include "yoke/plan/solve/pipeline/pipedream.h"
 
 namespace yoke::plan {
 namespace {
 
-const std::string kGolden = std::string(YOKE_SHARED_DATA) + "/golden/pipedream.json";
+const std::string kGolden = std::string(yoke::testing::kSharedData) + "/golden/pipedream.json";
 
 PipedreamOptions options_of(base::View row) {
   PipedreamOptions options{.straight = row.field("straight_pipeline").boolean(),
@@ -72,8 +73,8 @@ TEST(PipedreamGolden, EveryRecordedRun) {
     const std::string profile = row.field("profile").text();
     SCOPED_TRACE("row " + std::to_string(row_number++) + ", profile " + profile);
     if (!graphs.contains(profile)) {
-      graphs.emplace(profile,
-                     load_graph_text(std::string(YOKE_SHARED_DATA) + "/pipedream/profiles/" + profile + ".txt"));
+      graphs.emplace(profile, load_graph_text(std::string(yoke::testing::kSharedData) + "/pipedream/profiles/" +
+                                              profile + ".txt"));
     }
     const auto& graph = graphs.at(profile);
     const auto ours = solve_pipedream(graph, options_of(row));

@@ -9,6 +9,7 @@
 #include "tests/plan/pipeline/graph_text.h"
 #include "tests/plan/pipeline/pipedream_rules.h"
 #include "tests/plan/pipeline/random_graph.h"
+#include "tests/support/paths.h"
 
 namespace yoke::plan {
 namespace {
@@ -95,7 +96,7 @@ TEST(Pipedream, RefusesBadOptions) {
 }
 
 TEST(Pipedream, BranchyNetworksNeedNoPreparation) {
-  const std::string folder = std::string(YOKE_SHARED_DATA) + "/pipedream/profiles/";
+  const std::string folder = std::string(yoke::testing::kSharedData) + "/pipedream/profiles/";
   if (!base::is_folder(folder)) GTEST_SKIP() << "reference data not found: " << folder;
   for (const std::string name : {"inception_v3", "nasnetalarge", "nasnetamobile"}) {
     SCOPED_TRACE(name);
