@@ -6,6 +6,7 @@
 #   PRIVATE_LIBS x::x      libraries used only in the sources
 #   TESTS a_test.cc        tests, relative to tests/NAME; one binary per module
 #   TEST_DEPS plan         further yoke modules that only the tests use
+#   SLOW Suite.*           tests that take seconds each or want a process of their own: not in the quick run (see yoke_test)
 #   TEST_SUPPORT x.h       helpers beside the tests, compiled into nothing by themselves
 #   OTHER main.cc no_x.cc) files of the folder that this build compiles elsewhere or not at all
 #
@@ -37,7 +38,7 @@ function(yoke_require_listed folder)
 endfunction()
 
 function(yoke_module name)
-  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;TEST_SUPPORT;OTHER" ${ARGN})
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;SLOW;TEST_SUPPORT;OTHER" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "yoke_module(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -82,7 +83,7 @@ function(yoke_module name)
     if(tier STREQUAL "torch")
       set(with_torch TORCH)
     endif()
-    yoke_test(${target}_test ${with_torch} SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS})
+    yoke_test(${target}_test ${with_torch} SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_DEPS} SLOW ${arg_SLOW})
   endif()
 endfunction()
 
@@ -120,11 +121,13 @@ if(YOKE_TESTS)
   target_link_libraries(yoke_test_paths PRIVATE yoke_compile_options)
 endif()
 
-# yoke_test(NAME SOURCES ... LIBS ... [LABELS slow] [TORCH]): one GoogleTest binary whose cases ctest lists one by one.
+# yoke_test(NAME SOURCES ... LIBS ... [LABELS l] [TORCH] [SLOW patterns]): one GoogleTest binary whose cases ctest lists
+# one by one. It is listed once more as `quick.NAME`, with the label `quick`: all its cases in one process but those whose
+# names match SLOW, which take seconds each. Loading libtorch for every case is most of what short tests take.
 # TORCH: its sources include <torch/torch.h>, which is precompiled for them; labelled `torch` unless LABELS says otherwise.
 # What tests know of this machine is in tests/support/paths.h.
 function(yoke_test name)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;LIBS;LABELS;SLOW" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE yoke_compile_options ${arg_LIBS} yoke_test_paths GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
@@ -139,4 +142,9 @@ function(yoke_test name)
   # Tests are compiled often and run for seconds: build them quickly.
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
+  if(NOT arg_SLOW STREQUAL "*")
+    list(JOIN arg_SLOW ":" slow)
+    add_test(NAME quick.${name} COMMAND ${name} --gtest_brief=1 "--gtest_filter=-${slow}")
+    set_tests_properties(quick.${name} PROPERTIES TIMEOUT 300 LABELS quick)
+  endif()
 endfunction()
