@@ -19,6 +19,11 @@ inline void expect(bool holds, std::string_view what) {
   std::abort();
 }
 
+/// What is shown to people.
+inline void expect_one_line(const std::string& text) {
+  for (const char c : text) expect(static_cast<unsigned char>(c) >= 0x20, "a control byte: " + text);
+}
+
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
@@ -30,7 +35,7 @@ bool answered(const base::Result<T>& result) {
   const base::Error& error = result.error();
   expect(error.kind == base::ErrorKind::kInput, "not an input error: " + error.to_string());
   expect(!error.message.empty(), "an error without a message");
-  for (const char c : error.message) expect(static_cast<unsigned char>(c) >= 0x20, "a control byte: " + error.message);
+  expect_one_line(error.message);
   return false;
 }
 

@@ -1,15 +1,11 @@
 #include "fuzz/fuzz.h"
 #include "yoke/base/error.h"
-#include "yoke/comm/notice.h"
 #include "yoke/comm/store/wire.h"
 
-/// What may come from a stranger on the store's port: frames, requests, replies and the notices in its logs.
+/// What may come from a stranger on the store's port: frames, requests and replies.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace yoke;
   std::string buffer(fuzz::text_of(data, size));
-  if (const auto notice = comm::decode_notice(buffer)) {
-    base::require(comm::decode_notice(comm::encode(*notice)).has_value(), "a notice does not read back");
-  }
   bool garbage = false;
   while (const auto frame = comm::take_frame(buffer, garbage)) {
     if (const auto request = comm::decode_request(*frame)) {

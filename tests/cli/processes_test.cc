@@ -58,6 +58,19 @@ TEST_F(Processes, CatchesOutputReportsAndEnds) {
   EXPECT_EQ(read_text(folder_.file("rank-1.log")), "1");
 }
 
+TEST_F(Processes, LinesWithoutAnEndAreCut) {
+  std::vector<std::size_t> reports;
+  LaunchHooks hooks;
+  hooks.report = [&](int, std::string_view line) { reports.push_back(line.size()); };
+  const auto outcome = run({"head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&3; echo >&3; echo next >&3"},
+                           {500ms, 500ms, 30s}, hooks);
+  ASSERT_EQ(outcome.ends.size(), 1U);
+  ASSERT_EQ(outcome.ends.front().last_lines.size(), 1U);
+  EXPECT_EQ(outcome.ends.front().last_lines.front().size(), 4096U);
+  EXPECT_THAT(reports, ElementsAre(1U << 20U, 4U));
+  EXPECT_EQ(read_text(folder_.file("rank-0.log")).size(), 3000000U) << "the log has all of it";
+}
+
 TEST_F(Processes, KeepsOnlyTheLastLines) {
   const auto outcome = run({"for i in $(seq 1 50); do echo line $i; done; exit 3"});
   ASSERT_NE(outcome.cause(), nullptr);

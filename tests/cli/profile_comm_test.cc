@@ -277,6 +277,9 @@ TEST(LinkSurvey, TheSetupSurvivesTheStore) {
   const auto again = receive_survey(*store, deadline);
   ASSERT_TRUE(again.ok()) << again.error().to_string();
   EXPECT_EQ(*again, setup);
+  SurveySetup endless = setup;
+  endless.budget = base::Duration::max();  // twice that is no time any more
+  yoke::testing::expect_input_error(parse_survey(to_json(endless).dump()), "budget_ns");
 }
 
 }  // namespace

@@ -97,6 +97,17 @@ TEST(ProfileFiles, ManifestsAreNotTrusted) {
   }
   EXPECT_FALSE(parse_manifest("{}", "a").ok());
   EXPECT_FALSE(parse_manifest("[{}]", "a").ok());
+  const auto expect_fault = [](const std::vector<SyncFile>& told, const std::string& part) {
+    yoke::testing::expect_input_error(parse_manifest(to_manifest(told), "a"), part);
+  };
+  SyncFile odd = files.front();
+  odd.sha256 = "\x1b[31m";
+  expect_fault({odd}, "expected a SHA-256 sum");
+  SyncFile half = files.front();
+  half.bytes = kMostSyncBytes / 2;
+  EXPECT_TRUE(parse_manifest(to_manifest({half, half}), "a").ok());
+  expect_fault({half, half, files.front()}, "bytes: found");
+  expect_fault(std::vector<SyncFile>(kMostSyncFiles + 1, files.back()), "found 10001 files, expected at most 10000");
 }
 
 TEST(ProfileFiles, TheTargetIsLookedAtFirst) {

@@ -353,6 +353,8 @@ TEST(Rendezvous, SetupsAndErrorsGetAround) {
   const base::Error fault = base::input_error("no \"folder\"", {.file = "runs", .line = 3, .field = "f"});
   ASSERT_TRUE(share_setup(*store, fault, soon).ok());
   EXPECT_EQ(receive_setup(*store, soon).error(), fault);
+  ASSERT_TRUE(share_setup(*store, base::peer_error("red \x1b[31m\n"), soon).ok());
+  EXPECT_EQ(receive_setup(*store, soon).error().message, "red \\x1b[31m\\x0a") << "no text can steer a terminal";
 }
 
 }  // namespace

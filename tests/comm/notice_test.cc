@@ -32,12 +32,24 @@ TEST(Notice, TravelsAsOneLine) {
                       .message = true,
                       .op = "all_reduce #9",
                       .text = "why, oh why"};
-  EXPECT_EQ(decode_notice(encode(notice)), notice);
+  EXPECT_EQ(decode_notice(encode(notice), 3), notice);
   Notice odd = notice;
   odd.op = "a\x1f b";
-  EXPECT_EQ(decode_notice(encode(odd))->op, "a  b") << "no text can break the line apart";
+  EXPECT_EQ(decode_notice(encode(odd), 3)->op, "a  b") << "no text can break the line apart";
   for (const char* garbage : {"", "x", "1\x1f", "9\x1f\x31\x1f\x31\x1f\x31\x1f\x31\x1f\x31\x1f\x1f"}) {
-    EXPECT_FALSE(decode_notice(garbage).has_value());
+    EXPECT_FALSE(decode_notice(garbage, 3).has_value());
+  }
+  EXPECT_FALSE(decode_notice(encode(notice) + "\x1fmore", 3).has_value()) << "one field too many";
+  odd.text = "red \x1b[31m";
+  EXPECT_EQ(decode_notice(encode(odd), 3)->text, "red \\x1b[31m") << "no text can steer a terminal";
+}
+
+TEST(Notice, OfRanksThatAreNotThereIsNone) {
+  const Notice notice{.rank = 2, .peer = 1};
+  EXPECT_TRUE(decode_notice(encode(notice), 3).has_value());
+  EXPECT_FALSE(decode_notice(encode(notice), 2).has_value());
+  for (const auto& stranger : {Notice{.rank = -1}, Notice{.rank = 3}, Notice{.peer = -2}, Notice{.peer = 3}}) {
+    EXPECT_FALSE(decode_notice(encode(stranger), 3).has_value()) << stranger.rank << ' ' << stranger.peer;
   }
 }
 
@@ -53,6 +65,15 @@ TEST(Verdict, WhatWasSaidFirstIsTheCause) {
   const std::vector<Notice> notices{{.kind = NoticeKind::kAborted, .rank = 2, .text = "enough"},
                                     {.kind = NoticeKind::kLost, .rank = 1}};
   EXPECT_THAT(decide(notices, kThree, false)->cause, HasSubstr("rank 2 (c pid 3) aborted: enough"));
+}
+
+TEST(Verdict, ADisagreementWithNobodyBlamesNobodyElse) {
+  Notice odd = late(1, 3, -1, "barrier #3");
+  odd.trouble = Trouble::Kind::kMismatch;
+  const std::vector<Notice> notices{odd, state(0, 3, "barrier #3"), state(2, 3, "barrier #3")};
+  const auto verdict = decide(notices, kThree, true);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_THAT(verdict->ranks, ::testing::Each(::testing::Ge(0))) << verdict->cause;
 }
 
 TEST(Verdict, AWaitIsExplainedOnlyOnceAllHaveSpoken) {

@@ -1,91 +1,53 @@
-// The header ahead of every flow between stages: what one side writes the other reads, and nothing else passes for one.
+// What comes ahead of tensors is a peer's word: it may ask for what there cannot be.
 #include "yoke/engine/flow_mail.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <cstring>
+#include <array>
+
+#include "tests/engine/ranks.h"
+#include "yoke/engine/flow_header.h"
 
 namespace yoke::engine {
 namespace {
 
 using ::testing::HasSubstr;
+using namespace std::chrono_literals;
 
-constexpr std::size_t kBytes = 4096;
-
-FlowHeader sample() {
-  return {.worker = 41,
-          .payload = plan::Payload::kGradients,
-          .entries = {{.name = "x", .type = torch::kHalf, .shape = {3, 0, 5}, .wants_gradient = true},
-                      {.name = "", .type = torch::kLong, .shape = {}},
-                      {.name = "no gradient", .defined = false}}};
-}
-
-std::vector<std::byte> written(const FlowHeader& header) {
-  std::vector<std::byte> bytes(kBytes);
-  EXPECT_TRUE(encode(header, bytes).ok());
-  return bytes;
-}
-
-void put(std::vector<std::byte>& bytes, std::size_t number, std::int64_t value) {
-  std::memcpy(bytes.data() + number * sizeof(value), &value, sizeof(value));
-}
-
-TEST(FlowHeader, ComesBackAsItWas) {
-  for (const auto& header : {sample(), FlowHeader{}}) {
-    const auto back = decode_flow_header(written(header));
-    ASSERT_TRUE(back.ok()) << back.error().to_string();
-    EXPECT_EQ(*back, header);
-  }
-}
-
-TEST(FlowHeader, GarbageIsAPeersFault) {
-  const auto refused = [](const std::vector<std::byte>& bytes) {
-    const auto header = decode_flow_header(bytes);
-    return !header.ok() && header.error().kind == base::ErrorKind::kPeer;
-  };
-  EXPECT_TRUE(refused({}));
-  EXPECT_TRUE(refused(std::vector<std::byte>(kBytes)));
-  EXPECT_TRUE(refused(std::vector<std::byte>(kBytes, std::byte{0xff})));
-  // In the order of the numbers: magic, worker, payload, entries, length of the first name.
-  for (const std::size_t number : {0UL, 2UL, 3UL, 4UL}) {
-    for (const std::int64_t value : {std::int64_t{-1}, std::int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
-      auto bytes = written(sample());
-      put(bytes, number, value);
-      EXPECT_TRUE(refused(bytes)) << number << " is " << value;
+/// What rank 0 gets when rank 1 announces this tensor as the activations of worker 0.
+base::Result<std::vector<Crossing>> announced(const FlowHeader::Entry& entry) {
+  const auto store = comm::make_memory_store();
+  base::Result<std::vector<Crossing>> taken = std::vector<Crossing>();
+  testing::in_threads(2, [&](int rank) {
+    const auto group = testing::join_ranks(*store, "g", rank, 2);
+    const auto soon = [] { return base::Deadline::in(30s, testing::test_clock()); };
+    if (rank == 1) {
+      constexpr std::uint32_t kTag = 0x100;  // of headers of activations
+      std::array<std::byte, 4096> header{};
+      ASSERT_TRUE(encode({.entries = {entry}}, header).ok());
+      EXPECT_TRUE(group->run(comm::send(header.data(), header.size(), comm::DType::kU8, 0, kTag), soon()).ok());
+      EXPECT_FALSE(group->run(comm::barrier(), soon()).ok()) << "rank 0 has given up";
+      return;
     }
-  }
-  // A shape whose product would not fit.
-  auto huge = sample();
-  huge.entries[0].shape = {std::int64_t{1} << 39, std::int64_t{1} << 39};
-  EXPECT_TRUE(refused(written(huge)));
-  huge.entries[0].shape = {-1};
-  EXPECT_TRUE(refused(written(huge)));
-  huge.entries[0].shape.assign(17, 1);
-  EXPECT_TRUE(refused(written(huge)));
+    const auto device = tensor::make_cpu_device(1);
+    FlowMail mail(*group, *device, testing::test_clock());
+    mail.begin({{.peer = 1}}, {}, soon);
+    taken = mail.take({.peer = 1});
+  });
+  return taken;
 }
 
-TEST(FlowHeader, EveryTruncationIsNoticed) {
-  const auto bytes = written(sample());
-  // What was written: 4 numbers, and for each tensor 5 numbers, its name and its sizes.
-  const std::size_t length = 8 * (4 + 3 * 5 + 3) + std::strlen("x") + std::strlen("no gradient");
-  EXPECT_TRUE(decode_flow_header(std::span(bytes).first(length)).ok());
-  for (std::size_t size = 0; size < length; ++size) {
-    EXPECT_FALSE(decode_flow_header(std::span(bytes).first(size)).ok()) << size << " of " << length << " bytes";
+TEST(FlowMail, ATensorThatCannotBeMadeIsAPeersFault) {
+  const auto number = [](torch::ScalarType type) { return static_cast<std::int8_t>(type); };
+  for (const FlowHeader::Entry& entry :
+       {FlowHeader::Entry{.name = "quantised", .type = number(torch::kQInt8), .shape = {2}},
+        FlowHeader::Entry{.name = "undefined", .type = number(torch::ScalarType::Undefined), .shape = {2}},
+        FlowHeader::Entry{.name = "unknown", .type = 127, .shape = {2}}}) {
+    const auto refused = announced(entry);
+    ASSERT_FALSE(refused.ok()) << entry.name;
+    EXPECT_EQ(refused.error().kind, base::ErrorKind::kPeer) << entry.name;
+    EXPECT_THAT(refused.error().message, HasSubstr("rank 1 sends a tensor")) << entry.name;
   }
-}
-
-TEST(FlowHeader, MoreTensorsThanFitAreRefused) {
-  FlowHeader header;
-  std::vector<std::byte> bytes(kBytes);
-  while (encode(header, bytes).ok()) {
-    EXPECT_EQ(decode_flow_header(bytes).value(), header);
-    header.entries.push_back({.name = fmt::format("tensor {}", header.entries.size()), .shape = {4, 4}});
-    ASSERT_LT(header.entries.size(), kBytes);
-  }
-  const auto refused = encode(header, bytes);
-  EXPECT_EQ(refused.error().kind, base::ErrorKind::kInput);
-  EXPECT_THAT(refused.error().message, HasSubstr(fmt::format("{} tensors cross", header.entries.size())));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/cli/host_word.h"
 #include "yoke/cli/launch/machine.h"
 
 namespace yoke::cli {
@@ -16,15 +17,6 @@ using base::Result;
 using base::Status;
 
 constexpr const char* kLog = "hosts";
-
-// What a host can say. The phase and the text follow, a line each.
-constexpr char kSays = '+';
-constexpr char kFailed = '!';
-constexpr char kLost = '-';  // said by the store in its stead
-
-std::string entry(int rank, char kind, std::string_view phase = {}, std::string_view text = {}) {
-  return fmt::format("{} {}{}\n{}", rank, kind, phase, text);
-}
 
 }  // namespace
 
@@ -81,7 +73,8 @@ Result<HostMeeting> HostMeeting::join(const HostOptions& options, const std::str
                     first, base::format_seconds(base::to_seconds(*timeout)), error.message, options.port));
   }
   meeting.store_ = *std::move(store);
-  const Status willed = meeting.store_->leave_will(kLog, entry(meeting.rank_, kLost), meeting.patience());
+  const Status willed = meeting.store_->leave_will(kLog, encode({.rank = meeting.rank_, .kind = HostWord::Kind::kLost}),
+                                                   meeting.patience());
   if (!willed.ok()) return meeting.lost_store(willed.error());
   return meeting;
 }
@@ -95,31 +88,30 @@ base::Error HostMeeting::lost_store(const base::Error& error) const {
 }
 
 Status HostMeeting::take(const std::string& text) {
-  const auto blank = text.find(' ');
-  const auto line = text.find('\n');
-  const auto number = base::parse_integer(text.substr(0, blank));
-  if (blank == std::string::npos || line == std::string::npos || line < blank + 2 || !number.ok() || *number < 0 ||
-      *number >= size()) {
+  auto word = decode_host_word(text, size());
+  if (!word) {
     return base::peer_error(fmt::format(
         "a host says {}, which is nothing of this command's; is another one using the same port?", base::quote(text)));
   }
-  const int rank = static_cast<int>(*number);
-  const char kind = text[blank + 1];
-  if (kind == kLost) return base::peer_error(fmt::format("host {} was lost", describe(rank)));
-  if (kind == kFailed) {
-    failed_.emplace(rank, text.substr(line + 1));
+  const int rank = word->rank;
+  if (word->kind == HostWord::Kind::kLost) return base::peer_error(fmt::format("host {} was lost", describe(rank)));
+  if (word->kind == HostWord::Kind::kFailed) {
+    failed_.emplace(rank, base::printable(word->text, word->text.size()));
     return {};
   }
-  if (said_[text.substr(blank + 2, line - blank - 2)].emplace(rank, text.substr(line + 1)).second) return {};
+  if (said_[word->phase].emplace(rank, std::move(word->text)).second) return {};
   return base::input_error(fmt::format("two hosts say that they are {}; give each another place", describe(rank)),
                            {.field = "--rank"});
 }
 
 Result<std::vector<std::string>> HostMeeting::exchange(const std::string& phase, const Result<std::string>& own,
                                                        const Deadline& deadline) {
-  const Status told = store_->append(
-      kLog, own.ok() ? entry(rank_, kSays, phase, *own) : entry(rank_, kFailed, phase, own.error().to_string()),
-      deadline);
+  const Status told = store_->append(kLog,
+                                     encode({.rank = rank_,
+                                             .kind = own.ok() ? HostWord::Kind::kSays : HostWord::Kind::kFailed,
+                                             .phase = phase,
+                                             .text = own.ok() ? *own : own.error().to_string()}),
+                                     deadline);
   if (!own.ok()) return own.error();
   if (!told.ok()) return lost_store(told.error());
   const auto& said = said_[phase];

@@ -29,6 +29,8 @@ constexpr const char* kIntraKey = "links/intra";
 constexpr const char* kResultKey = "links/result";
 /// For coming together, beyond the time that others may be measuring.
 constexpr base::Duration kPatience = std::chrono::seconds(60);
+/// Thirty years in nanoseconds: deadlines of a few times as long can still be told.
+constexpr double kLongestBudget = 1e18;
 
 /// Ranks that are measured together.
 struct Circle {
@@ -197,7 +199,7 @@ double ideal_ms(double bytes, int ranks, base::Bandwidth bandwidth) {
   return bytes * 4 * (ranks - 1) / ranks / bandwidth.bytes_per_s * 1000;
 }
 
-Status share_survey(comm::Store& store, const SurveySetup& setup, const Deadline& deadline) {
+Json to_json(const SurveySetup& setup) {
   Json json{{"hosts", setup.hosts},
             {"emulated", setup.emulated},
             {"backends", setup.backends},
@@ -205,12 +207,11 @@ Status share_survey(comm::Store& store, const SurveySetup& setup, const Deadline
             {"budget_ns", setup.budget.count()}};
   if (setup.intra_bandwidth) json["intra_bandwidth"] = setup.intra_bandwidth->bytes_per_s;
   if (setup.inter_bandwidth) json["inter_bandwidth"] = setup.inter_bandwidth->bytes_per_s;
-  return store.set(kSetupKey, json.dump(), deadline);
+  return json;
 }
 
-Result<SurveySetup> receive_survey(comm::Store& store, const Deadline& deadline) {
-  YOKE_TRY(const std::string text, store.get(kSetupKey, deadline));
-  YOKE_TRY(const base::Document document, base::parse_json(text, "what links to measure"));
+Result<SurveySetup> parse_survey(std::string_view json) {
+  YOKE_TRY(const base::Document document, base::parse_json(json, "what links to measure"));
   base::Reader reader(document);
   base::View root = reader.root();
   SurveySetup setup;
@@ -220,11 +221,20 @@ Result<SurveySetup> receive_survey(comm::Store& store, const Deadline& deadline)
   for (auto& size : root.field("sizes").items()) {
     setup.sizes.push_back(static_cast<std::size_t>(size.integer({.least = 4, .most = 1e12})));
   }
-  setup.budget = base::Duration(root.field("budget_ns").integer(base::kNotNegative));
+  setup.budget = base::Duration(root.field("budget_ns").integer({.least = 0, .most = kLongestBudget}));
   if (auto nominal = root.find("intra_bandwidth")) setup.intra_bandwidth = nominal->bandwidth(base::kPositive);
   if (auto nominal = root.find("inter_bandwidth")) setup.inter_bandwidth = nominal->bandwidth(base::kPositive);
   if (!reader.ok()) return reader.error();
   return setup;
+}
+
+Status share_survey(comm::Store& store, const SurveySetup& setup, const Deadline& deadline) {
+  return store.set(kSetupKey, to_json(setup).dump(), deadline);
+}
+
+Result<SurveySetup> receive_survey(comm::Store& store, const Deadline& deadline) {
+  YOKE_TRY(const std::string text, store.get(kSetupKey, deadline));
+  return parse_survey(text);
 }
 
 Result<profile::CommProfile> survey_links(comm::Store& store, int rank, const SurveySetup& setup,

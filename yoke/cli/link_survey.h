@@ -4,9 +4,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "yoke/base/clock.h"
+#include "yoke/base/json.h"
 #include "yoke/base/result.h"
 #include "yoke/base/units.h"
 #include "yoke/comm/store/store.h"
@@ -27,6 +29,8 @@ struct SurveySetup {
   bool operator==(const SurveySetup&) const = default;
 };
 
+base::Json to_json(const SurveySetup& setup);
+base::Result<SurveySetup> parse_survey(std::string_view json);
 /// For the other ranks, by the store they all have.
 base::Status share_survey(comm::Store& store, const SurveySetup& setup, const base::Deadline& deadline);
 base::Result<SurveySetup> receive_survey(comm::Store& store, const base::Deadline& deadline);

@@ -31,6 +31,12 @@ bool is_safe(const std::string& name) {
          std::ranges::all_of(parts, [](std::string_view part) { return base::is_plain_name(part); });
 }
 
+/// As base::sha256() writes them.
+bool is_sum(std::string_view text) {
+  constexpr std::size_t kDigits = 64;
+  return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 Status read_into(const std::string& folder, const std::string& prefix, std::int64_t& left, FileContents& contents) {
   YOKE_TRY(const auto names, base::list_folder(folder));
   for (const auto& name : names) {
@@ -162,13 +168,20 @@ std::string to_manifest(const std::vector<SyncFile>& files) {
 Result<std::vector<SyncFile>> parse_manifest(const std::string& text, const std::string& host) {
   YOKE_TRY(const base::Document document, base::parse_json(text, "files of " + host));
   base::Reader reader(document);
+  auto views = reader.root().items();
+  if (views.size() > kMostSyncFiles) {
+    reader.root().fail(fmt::format("found {} files, expected at most {}", views.size(), kMostSyncFiles));
+  }
   std::vector<SyncFile> files;
-  for (auto& view : reader.root().items()) {
+  std::int64_t left = kMostSyncBytes;
+  for (auto& view : views) {
     SyncFile file;
     file.name = view.field("name").text();
     if (!is_safe(file.name)) view.fail(fmt::format("found {}, expected a plain relative name", base::quote(file.name)));
-    file.bytes = view.field("bytes").integer({.least = 0, .most = kMostSyncBytes});
+    file.bytes = view.field("bytes").integer({.least = 0, .most = static_cast<double>(left)});
+    left -= file.bytes;
     file.sha256 = view.field("sha256").text();
+    if (!is_sum(file.sha256)) view.fail(fmt::format("found {}, expected a SHA-256 sum", base::quote(file.sha256)));
     file.model = view.field("model").text();
     view.done();
     files.push_back(std::move(file));

@@ -32,7 +32,8 @@ base::Result<FileContents> read_profile_files(const std::string& folder);
 /// The file with its checksum; Yoke's own are read to see whether they are whole and of which model.
 base::Result<SyncFile> describe_file(const std::string& name, const std::string& content, const std::string& place);
 
-/// For the other hosts. Reading trusts nothing: names that lead out of the folder are errors.
+/// For the other hosts. Reading trusts nothing: names that lead out of the folder, sums that are none and more than a
+/// profile folder may hold are errors.
 std::string to_manifest(const std::vector<SyncFile>& files);
 base::Result<std::vector<SyncFile>> parse_manifest(const std::string& text, const std::string& host);
 

@@ -101,26 +101,6 @@ base::Result<base::Logger> make_logger(const Globals& globals) {
 
 }  // namespace
 
-base::Error option_error(std::string option, std::string message) {
-  return base::input_error(std::move(message), {.field = std::move(option)});
-}
-
-base::Error at_option(base::Error error, const std::vector<std::string>& options) {
-  if (!error.where.file.empty()) return error;
-  for (const std::string& option : options) {
-    std::string field = option.substr(option.find_first_not_of('-'));
-    std::replace(field.begin(), field.end(), '-', '_');
-    if (field != error.where.field) continue;
-    error.where.field = option;
-    break;
-  }
-  return error;
-}
-
-void print_json(Context& context, const Json& json) {
-  context.out << json.dump() << "\n";
-}
-
 int run_yoke(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const std::string& program) {
   // Asked for here too, because the parser may stop before it comes to the flag.
   const bool json = std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });

@@ -65,7 +65,7 @@ base::Status Monitor::listen(const std::stop_token& stop) {
     }
     read += entries->size();
     for (const auto& entry : *entries) {
-      const auto notice = decode_notice(entry);
+      const auto notice = decode_notice(entry, members_.size);
       if (!notice) continue;
       if (notice->kind == NoticeKind::kLeft && notice->rank != members_.rank) ears_.left(*notice);
       notices.push_back(*notice);

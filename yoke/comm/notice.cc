@@ -127,7 +127,7 @@ std::string encode(const Notice& notice) {
                      static_cast<int>(notice.message), flat(notice.op), flat(notice.text));
 }
 
-std::optional<Notice> decode_notice(std::string_view line) {
+std::optional<Notice> decode_notice(std::string_view line, int size) {
   Notice notice;
   int kind = 0;
   int trouble = 0;
@@ -140,13 +140,15 @@ std::optional<Notice> decode_notice(std::string_view line) {
       trouble > static_cast<int>(Trouble::Kind::kBroken)) {
     return std::nullopt;
   }
+  if (notice.rank < 0 || notice.rank >= size || notice.peer < -1 || notice.peer >= size) return std::nullopt;
   const auto end = line.find(kSeparator);
-  if (end == std::string_view::npos) return std::nullopt;
+  if (end == std::string_view::npos || line.find(kSeparator, end + 1) != std::string_view::npos) return std::nullopt;
   notice.kind = static_cast<NoticeKind>(kind);
   notice.trouble = static_cast<Trouble::Kind>(trouble);
   notice.message = message != 0;
-  notice.op = line.substr(0, end);
-  notice.text = line.substr(end + 1);
+  // Both are shown to people: nothing in them may steer a terminal.
+  notice.op = base::printable(line.substr(0, end), end);
+  notice.text = base::printable(line.substr(end + 1), line.size());
   return notice;
 }
 
@@ -160,7 +162,7 @@ std::optional<Verdict> decide(std::span<const Notice> notices, const Membership&
     if (notice.kind == NoticeKind::kAborted) {
       return about({notice.rank}, members, fmt::format("aborted: {}", notice.text));
     }
-    if (notice.kind == NoticeKind::kTrouble && notice.trouble == Trouble::Kind::kMismatch) {
+    if (notice.kind == NoticeKind::kTrouble && notice.trouble == Trouble::Kind::kMismatch && notice.peer >= 0) {
       return Verdict{.ranks = {std::min(notice.rank, notice.peer), std::max(notice.rank, notice.peer)},
                      .cause = fmt::format("{} and {} disagree: the former {}", members.describe(notice.peer),
                                           members.describe(notice.rank), notice.text)};

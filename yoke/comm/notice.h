@@ -37,8 +37,8 @@ struct Notice {
 
 /// One line for the store's log.
 std::string encode(const Notice& notice);
-/// Nothing for a line that is not a notice.
-std::optional<Notice> decode_notice(std::string_view line);
+/// Nothing for a line that is not a notice between `size` ranks. What is not printable in its texts is escaped.
+std::optional<Notice> decode_notice(std::string_view line, int size);
 
 /// Who caused a failure and in which way: `rank 2 (node1 pid 4711) was lost: ...`.
 struct Verdict {

@@ -2,7 +2,7 @@
 // message. Sends leave while the stage computes; a thread takes in what the stage is to receive next, a few messages
 // ahead of it, so that transfers run beside passes and buffers stay bounded.
 //
-// On the wire a flow is a header of fixed size (whose, which tensors) and then the bytes of each tensor.
+// On the wire a flow is a header of fixed size (flow_header.h) and then the bytes of each tensor.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,9 +12,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "yoke/base/clock.h"
@@ -111,24 +109,5 @@ class FlowMail {
   bool stopping_ YOKE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<base::Worker> thread_;  // uses everything above
 };
-
-/// The header of a message as bytes, and back. For FlowMail and its tests.
-struct FlowHeader {
-  struct Entry {
-    std::string name;
-    torch::ScalarType type = torch::kFloat;
-    std::vector<std::int64_t> shape;
-    bool defined = true;
-    bool wants_gradient = false;
-    bool operator==(const Entry&) const = default;
-  };
-  std::int64_t worker = 0;
-  plan::Payload payload = plan::Payload::kActivations;
-  std::vector<Entry> entries;
-  bool operator==(const FlowHeader&) const = default;
-};
-base::Status encode(const FlowHeader& header, std::span<std::byte> into);
-/// A peer's bytes: anything that is not a header is a peer error.
-base::Result<FlowHeader> decode_flow_header(std::span<const std::byte> bytes);
 
 }  // namespace yoke::engine

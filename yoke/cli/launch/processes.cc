@@ -20,6 +20,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/files.h"
 #include "yoke/cli/command.h"
+#include "yoke/cli/launch/line_splitter.h"
 #include "yoke/comm/store/socket.h"
 
 extern char** environ;
@@ -37,29 +38,12 @@ constexpr Duration kSameMoment = std::chrono::seconds(2);
 constexpr Duration kTick = std::chrono::milliseconds(50);
 /// A line that is longer is cut in the report of a failure (not in the log).
 constexpr std::size_t kLongestLine = 4096;
+/// Reports have a line each, of a kilobyte or two.
+constexpr std::size_t kLongestReport = 1U << 20U;
 
 base::Error start_error(std::string_view what) {
   return base::peer_error(fmt::format("cannot start the ranks: {}: {}", what, std::strerror(errno)));
 }
-
-/// Takes whole lines off a stream of bytes.
-class LineSplitter {
- public:
-  template <typename Take>
-  void feed(std::string_view bytes, Take take) {
-    rest_ += bytes;
-    std::size_t begin = 0;
-    for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-      take(std::string_view(rest_).substr(begin, end - begin));
-      begin = end + 1;
-    }
-    rest_.erase(0, begin);
-  }
-  std::string take_rest() { return std::exchange(rest_, {}); }
-
- private:
-  std::string rest_;
-};
 
 /// Everything that is there to read; false at the end of the stream.
 template <typename Take>
@@ -211,7 +195,7 @@ class RankProcess {
     lines_.feed(bytes, [this](std::string_view line) { keep(line); });
   }
   void keep(std::string_view line) {
-    last_lines_.emplace_back(line.substr(0, kLongestLine));
+    last_lines_.emplace_back(line);
     if (last_lines_.size() > kLastLines) last_lines_.pop_front();
   }
 
@@ -223,8 +207,8 @@ class RankProcess {
   bool told_ = false;
   Descriptor output_;
   Descriptor reports_;
-  LineSplitter lines_;
-  LineSplitter report_lines_;
+  LineSplitter lines_{kLongestLine};
+  LineSplitter report_lines_{kLongestReport};
   std::deque<std::string> last_lines_;
 };
 

@@ -9,6 +9,8 @@
 #include <limits>
 #include <utility>
 
+#include "yoke/base/text.h"
+
 namespace yoke::cli {
 namespace {
 
@@ -19,6 +21,12 @@ using base::View;
 double number_or_nan(View& view, const std::string& key) {
   auto field = view.find(key);
   return field ? field->number() : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// A text for people, of another process: nothing in it may steer a terminal.
+std::string shown(View view) {
+  const std::string text = view.text();
+  return base::printable(text, text.size());
 }
 
 engine::StepReport read_step(View view) {
@@ -40,8 +48,8 @@ engine::StepReport read_step(View view) {
 
 engine::Event read_event(View view) {
   engine::Event event;
-  event.kind = view.field("kind").text();
-  event.detail = view.field("detail").text();
+  event.kind = shown(view.field("kind"));
+  event.detail = shown(view.field("detail"));
   event.step = view.field("step").integer();
   View values = view.field("values");
   for (const auto& [name, value] : values.entries()) event.values.emplace_back(name, number_or_nan(values, name));
@@ -99,10 +107,10 @@ base::Error read_error(View view) {
   for (const auto& [kind, name] : kKinds) names.emplace_back(name);
   base::Error error;
   error.kind = kKinds[view.field("kind").one_of(names)].first;
-  error.message = view.field("message").text();
-  error.where = {.file = view.field("file").text(),
+  error.message = shown(view.field("message"));
+  error.where = {.file = shown(view.field("file")),
                  .line = static_cast<int>(view.field("line").integer({.least = 0, .most = 1e9})),
-                 .field = view.field("field").text()};
+                 .field = shown(view.field("field"))};
   return error;
 }
 

@@ -22,7 +22,7 @@ base::Result<Report> parse_report(std::string_view line);
 
 /// `{"kind", "message", "where"}`, as --json prints errors, with the parts of the place beside it.
 base::Json to_json(const base::Error& error);
-/// An object that to_json() has made.
+/// An object that to_json() has made. What is not printable in its texts is escaped.
 base::Error read_error(base::View view);
 
 /// A step or an event as metrics.jsonl and events.jsonl hold them; numbers that are not finite are null.

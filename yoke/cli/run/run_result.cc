@@ -49,8 +49,8 @@ Json to_json(const RunResult& result) {
   return json;
 }
 
-base::Result<RunResult> load_result(const std::string& path) {
-  YOKE_TRY(const base::Document document, base::load_document(path));
+base::Result<RunResult> parse_result(std::string_view json, const std::string& file) {
+  YOKE_TRY(const base::Document document, base::parse_json(json, file));
   base::Reader reader(document);
   View root = reader.root();
   RunResult result;
@@ -74,6 +74,11 @@ base::Result<RunResult> load_result(const std::string& path) {
   rank.skipped_samples = root.field("skipped_samples").integer();
   if (!reader.ok()) return reader.error();
   return result;
+}
+
+base::Result<RunResult> load_result(const std::string& path) {
+  YOKE_TRY(const std::string text, base::read_file(path));
+  return parse_result(text, path);
 }
 
 base::Status save_result(const std::string& path, const RunResult& result) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "yoke/base/json.h"
 #include "yoke/base/result.h"
@@ -25,6 +26,7 @@ std::optional<double> prediction_error(const engine::RankResult& result);
 
 /// The content of result.json.
 base::Json to_json(const RunResult& result);
+base::Result<RunResult> parse_result(std::string_view json, const std::string& file);
 base::Result<RunResult> load_result(const std::string& path);
 base::Status save_result(const std::string& path, const RunResult& result);
 
