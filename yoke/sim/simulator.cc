@@ -50,8 +50,11 @@ struct Message {
   double sent = std::numeric_limits<double>::infinity();
   double bytes = 0;
   bool there = false;
+  int from = -1;
   int to = -1;
   int path = -1;
+  double computed_from = 0;  // Device::computed at both ends when it was sent
+  double computed_to = 0;
 };
 
 struct Collective {
@@ -86,6 +89,10 @@ struct Device {
   double reduced = 0;  // seconds in all-reduces, up to the last that is over
   double reducing_since = -1;
   double updated = 0;
+  // Passes give way to what else a processor has to do: moving bytes, updates.
+  double computed = 0;         // seconds in passes, up to the last that is over
+  double computed_before = 0;  // when the collective or update of the reducer stream began
+  double owed = 0;             // seconds by which the pass that is under way, or the next, is longer
   double bytes = 0;
 };
 
@@ -211,6 +218,7 @@ class Run {
           link.id = message_number(program, op);
           Message& message = messages_[static_cast<std::size_t>(link.id)];
           message.to = send ? op.peer : static_cast<int>(d);
+          if (send) message.from = static_cast<int>(d);
           if (send) message.path = path_between(static_cast<int>(d), op.peer);
         } else if (on_reducer(op.kind)) {
           const bool norm = op.kind == Kind::kNorm;
@@ -342,6 +350,17 @@ class Run {
   double reduced_by_now(const Device& device) const {
     return device.reduced + (device.reducing_since >= 0 ? now_ - device.reducing_since : 0);
   }
+  double computed_by_now(const Device& device) const {
+    return device.computed + (device.computing ? now_ - device.op_begin : 0);
+  }
+
+  /// The processor of device `d` has spent `seconds` on something else since `begin`, when its passes had taken
+  /// `computed`: those that ran beside it last that much longer.
+  void take_from_passes(std::size_t d, double seconds, double begin, double computed) {
+    if (seconds <= 0 || now_ <= begin || !network_.is_processor(static_cast<int>(d))) return;
+    devices_[d].owed += seconds * (computed_by_now(devices_[d]) - computed) / (now_ - begin);
+  }
+
   double updated_by_now(const Device& device) const {
     return device.updated + (device.updating ? now_ - device.update_begin : 0);
   }
@@ -439,6 +458,8 @@ class Run {
         op.payload == Payload::kActivations ? costs_.programs[d].activations : costs_.programs[d].gradients;
     message.sent = now_;
     message.bytes = cost.bytes;
+    message.computed_from = computed_by_now(devices_[d]);
+    message.computed_to = computed_by_now(devices_[static_cast<std::size_t>(op.peer)]);
     if (options_.record) sent_by_.insert_or_assign(static_cast<int>(id), std::pair{static_cast<int>(d), op});
     const Path& path = paths_[static_cast<std::size_t>(message.path)];
     if (cost.bytes <= 0 || path.resources.empty()) {
@@ -452,6 +473,11 @@ class Run {
 
   void computed(std::size_t d) {
     Device& device = devices_[d];
+    if (device.owed > 0) {
+      order(now_ + device.owed, EventKind::kComputed, d);
+      device.owed = 0;
+      return;
+    }
     const ScheduleOp& op = op_at(d, device.compute);
     const ProgramCosts& cost = costs_.programs[d];
     const auto& program = schedule_.programs[d];
@@ -484,6 +510,7 @@ class Run {
         break;
     }
     device.computing = false;
+    device.computed += seconds;
     ++device.compute;
     last_ = std::max(last_, now_);
     advance(d);
@@ -498,6 +525,9 @@ class Run {
     Message& message = messages_[id];
     message.there = true;
     const auto d = static_cast<std::size_t>(message.to);
+    const double seconds = message.bytes * paths_[static_cast<std::size_t>(message.path)].processor;
+    take_from_passes(static_cast<std::size_t>(message.from), seconds, message.sent, message.computed_from);
+    take_from_passes(d, seconds, message.sent, message.computed_to);
     hold(d, now_, message.bytes);
     if (options_.record) {
       const auto& [from, op] = sent_by_.at(static_cast<int>(id));
@@ -574,7 +604,10 @@ class Run {
     if (static_cast<std::size_t>(++collective.arrived) < members(collective)) return;
     collective.begin = now_;
     const double count = static_cast<double>(members(collective));
-    for_each_member(collective, [&](std::size_t member) { devices_[member].reducing_since = now_; });
+    for_each_member(collective, [&](std::size_t member) {
+      devices_[member].reducing_since = now_;
+      devices_[member].computed_before = computed_by_now(devices_[member]);
+    });
     if (collective.segment < 0) {
       order(now_ + network_.tree_latency(), EventKind::kReduced, id);
       return;
@@ -594,8 +627,15 @@ class Run {
     Collective& collective = collectives_[id];
     collective.over = true;
     last_ = std::max(last_, now_);
+    const double count = static_cast<double>(members(collective));
+    // Each member sends and receives that much.
+    const double processor = collective.segment < 0
+                                 ? 0
+                                 : 2 * 2 * (count - 1) / count * collective.bytes *
+                                       rings_[static_cast<std::size_t>(collective.segment)].processor;
     for_each_member(collective, [&](std::size_t d) {
       Device& device = devices_[d];
+      take_from_passes(d, processor, collective.begin, device.computed_before);
       device.reduced += now_ - device.reducing_since;
       device.reducing_since = -1;
       record(d, Track::kReducer, op_at(d, device.reducer), collective.begin, now_);
@@ -607,6 +647,7 @@ class Run {
     Device& device = devices_[d];
     device.updating = true;
     device.update_begin = now_;
+    device.computed_before = computed_by_now(device);
     const bool first = device.updates % device.updates_of_version == 0;
     // A version that was stashed stays; the new one is held beside it.
     if (first && stashed(d, op.version - 1)) hold(d, now_, costs_.programs[d].weight_bytes);
@@ -632,6 +673,7 @@ class Run {
     const ScheduleOp& op = op_at(d, device.reducer);
     device.updating = false;
     device.updated += now_ - device.update_begin;
+    take_from_passes(d, now_ - device.update_begin, device.update_begin, device.computed_before);
     ++device.updates;
     ++device.reducer;
     record(d, Track::kReducer, op, device.update_begin, now_);
