@@ -231,7 +231,7 @@ class Run {
 }  // namespace
 
 void select_device(const DeviceSpec& device) {
-  if (device.id.index < tensor::cuda_device_count()) tensor::select_cuda_device(device.id.index);
+  if (const auto cuda = cuda_index(device, tensor::cuda_device_count())) tensor::select_cuda_device(*cuda);
 }
 
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,

@@ -9,6 +9,7 @@
 #include "yoke/base/text.h"
 #include "yoke/cli/command.h"
 #include "yoke/cli/launch/machine.h"
+#include "yoke/cluster/device_type.h"
 
 namespace yoke::cli {
 namespace {
@@ -135,7 +136,7 @@ Result<std::vector<engine::DeviceSpec>> placed_devices(const cluster::Cluster& c
 }
 
 void limit_memory(engine::DeviceSpec& device, std::int64_t bytes) {
-  if (device.type == "cpu" && !device.memory_bytes) device.memory_bytes = bytes;
+  if (cluster::is_processor(device.type) && !device.memory_bytes) device.memory_bytes = bytes;
 }
 
 base::Json to_json(const engine::DeviceSpec& device) {
