@@ -191,14 +191,13 @@ def write_cluster(path, hosts, used, bandwidth):
 
 
 def measure_link(folder, hosts, options):
-    """Bytes a second and seconds of latency between two hosts, as Yoke's backend sees them."""
+    """Messages between two hosts, as Yoke's backend sees them. Leaves a comm.json, which plans are made with."""
     addresses = ",".join(hosts.address(i) for i in range(2))
     commands = [[options.yoke, "--json", "profile", "comm", "--launcher", "hosts", "--hosts", addresses, "--rank", str(i),
                  "--backends", "gloo", "--sizes", "1MiB,8MiB", "--budget", "15s", "--out",
-                 os.path.join(folder, f"comm-{i}")] for i in range(2)]
+                 folder if i == 0 else os.path.join(folder, "comm-1")] for i in range(2)]
     measured = json.loads(hosts.run(commands, [{}, {}], 120))
-    link = next(each for each in measured["links"] if each["op"] == "message")
-    return link["bytes_per_second"], link["latency_ms"] / 1000
+    return next(each for each in measured["links"] if each["op"] == "message")
 
 
 def write_job(path, plan, lbs, options):
@@ -248,14 +247,13 @@ def run_ddp(hosts, options):
     return median_step(json.loads(printed)["seconds"])
 
 
-def choose(folder, schedules, batches, latency, options):
+def choose(folder, schedules, batches, options):
     """The plan of the shortest predicted step over the batch sizes that were profiled."""
     best = None
     for lbs in batches:
         plan = os.path.join(folder, f"plan-{'-'.join(schedules) or 'auto'}-{lbs}.json")
-        arguments = ["plan", "auto", "--profile", os.path.join(folder, "..", "profiles", "layers", "host0", str(lbs), "layers.json"),
-                     "--cluster", os.path.join(folder, "cluster.yaml"), "--gbs", str(options.gbs), "--lbs", str(lbs),
-                     "--latency", f"{latency * 1e6:.0f}us", "--out", plan]
+        arguments = ["plan", "auto", "--profiles", folder, "--cluster", os.path.join(folder, "cluster.yaml"), "--gbs",
+                     str(options.gbs), "--lbs", str(lbs), "--out", plan]
         for schedule in schedules:
             arguments += ["--schedule", schedule]
         found = yoke(arguments, options)
@@ -265,13 +263,16 @@ def choose(folder, schedules, batches, latency, options):
 
 
 def compare(hosts, folder, options):
-    os.mkdir(folder)
-    bandwidth, latency = (bytes_a_second(hosts.rate), 0) if options.emulated else measure_link(folder, hosts, options)
+    shutil.copytree(os.path.join(folder, "..", "profiles"), folder)
+    link = {"bytes_per_second": bytes_a_second(hosts.rate), "latency_ms": 0} if options.emulated else measure_link(folder, hosts, options)
+    bandwidth = link["bytes_per_second"]
+    processor = link.get("processor_seconds_per_byte", 0)
     write_cluster(os.path.join(folder, "cluster.yaml"), hosts, range(hosts.count), bandwidth)
-    data = choose(folder, ["data"], [options.gbs // hosts.count], latency, options)
-    auto = choose(folder, [], sorted({*options.lbs, options.gbs // hosts.count}), latency, options)
-    case = {"hosts": hosts.count, "rate": hosts.rate, "link_bytes_per_second": bandwidth}
-    say(f"{hosts.count} hosts, {hosts.rate}: link {bandwidth / 1e6:.1f} MB/s, {1e6 * latency:.0f} us; predicted: "
+    data = choose(folder, ["data"], [options.gbs // hosts.count], options)
+    auto = choose(folder, [], sorted({*options.lbs, options.gbs // hosts.count}), options)
+    case = {"hosts": hosts.count, "rate": hosts.rate, "link": {key: link[key] for key in link if key != "points"}}
+    say(f"{hosts.count} hosts, {hosts.rate}: link {bandwidth / 1e6:.1f} MB/s, {1e3 * link['latency_ms']:.0f} us, "
+        f"{1e9 * processor:.2f} ns of processor for a byte; predicted: "
         f"data parallel {data['step_seconds']:.2f} s, {auto['name']} of {auto['lbs']} {auto['step_seconds']:.2f} s")
     for key, plan in [("data", data), ("plan", auto)]:
         measured = run_yoke(key, plan["plan"], hosts, bandwidth, folder, options)

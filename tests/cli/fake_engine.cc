@@ -82,6 +82,10 @@ plan::Plan default_plan(const RankOptions& options) {
 
 }  // namespace
 
+int gpu_count() {
+  return 0;
+}
+
 void select_device(const DeviceSpec& /*device*/) {}
 
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,

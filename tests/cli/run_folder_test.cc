@@ -331,6 +331,18 @@ TEST(Devices, ThreadsAndPlaces) {
   EXPECT_EQ(*parse_place(to_json(places[1]).dump()), places[1]);
 }
 
+TEST(Devices, ProcessorsLiveOffTheMemoryOfTheirMachine) {
+  const auto limited = [](const std::string& type, std::optional<std::int64_t> own) {
+    engine::DeviceSpec device{.id = {"n", 0}, .type = type, .memory_bytes = own};
+    limit_memory(device, 1000);
+    return device.memory_bytes;
+  };
+  EXPECT_EQ(limited("cpu", std::nullopt), 1000);
+  EXPECT_EQ(limited("slow-cpu", std::nullopt), 1000);
+  EXPECT_EQ(limited("slow-cpu", 5), 5);
+  EXPECT_EQ(limited("V100", std::nullopt), std::nullopt);
+}
+
 TEST(Devices, OtherHostsAreToldFromThisOne) {
   const auto cluster = *cluster::parse_cluster(
       "nodes:\n- {name: a, devices: 2}\n- {name: b, address: 127.0.0.1}\n- {name: c, address: 192.0.2.7, devices: 3}\n",

@@ -100,6 +100,9 @@ TEST(ProfileFolder, LinksAndSpreadsSurvive) {
                  .error = 0.02,
                  .points = {{4096, 0.07, 0.01, 200}, {100'000'000, 80.5, 1.5, 5}}},
                 {.backend = "shm", .latency_ms = 0, .bandwidth = {1}, .points = {}}};
+  EXPECT_NE(to_comm_json(comm).find("\"version\": 2"), std::string::npos);
+  comm.links[0].processor_seconds_per_byte = 1.5e-10;
+  EXPECT_NE(to_comm_json(comm).find("\"version\": 3"), std::string::npos);
   const auto again = parse_comm_file(to_comm_json(comm), "again");
   ASSERT_TRUE(again.ok()) << again.error().to_string();
   EXPECT_EQ(*again, comm);
@@ -251,6 +254,7 @@ TEST_F(ProfileFolderCopy, OtherFilesAreCheckedToo) {
   spoil("op", "broadcast", "links[0].op: found `broadcast`");
   spoil("ranks", 0, "links[0].ranks: found `0`");
   spoil("bytes_per_second", 0, "links[0].bytes_per_second: found `0`");
+  spoil("processor_seconds_per_byte", -1, "links[0].processor_seconds_per_byte: found `-1`");
   spoil("points", 5, "links[0].points: found `5`, expected a list");
   spoil("speed", 5, "links[0]: unknown key `speed`");
 }

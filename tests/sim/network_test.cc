@@ -98,5 +98,20 @@ TEST(Network, RefusesDevicesThatAreNotThere) {
   EXPECT_TRUE(Network::make(bare, {{"a", 0}}).ok());
 }
 
+TEST(Network, WhatIsLeftOpenIsAsMeasured) {
+  profile::CommProfile comm;
+  comm.links = {{.scope = profile::LinkScope::kInter, .op = profile::LinkOp::kAllReduce, .latency_ms = 9},
+                {.scope = profile::LinkScope::kInter,
+                 .op = profile::LinkOp::kMessage,
+                 .latency_ms = 2,
+                 .processor_seconds_per_byte = 1e-9},
+                {.scope = profile::LinkScope::kInter, .op = profile::LinkOp::kMessage, .latency_ms = 7}};
+  const NetworkOptions measured = with_measured_links({}, comm);
+  EXPECT_DOUBLE_EQ(measured.inter_latency, 0.002);
+  EXPECT_DOUBLE_EQ(measured.inter_processor, 1e-9);
+  EXPECT_EQ(measured.intra_latency, 0);
+  EXPECT_DOUBLE_EQ(with_measured_links({.inter_latency = 0.5}, comm).inter_latency, 0.5);
+}
+
 }  // namespace
 }  // namespace yoke::sim

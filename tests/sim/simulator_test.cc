@@ -132,6 +132,33 @@ TEST(Simulator, MessagesTakeTheirTimeBesideThePasses) {
   expect_whole(report);
 }
 
+TEST(Simulator, WhatAProcessorMovesItsPassesWaitFor) {
+  const auto schedule = schedule_of(data_plan(2, 1, 0));
+  Costs costs = uniform_costs(schedule, 1, 4);
+  costs.bucket_bytes = {{8}};
+  const auto seconds = [&](double ready, const std::string& type) {
+    for (auto& program : costs.programs) program.buckets = {{.ready = ready}};
+    const SimReport report =
+        run(schedule, costs, network_of(schedule, nodes(1, 2, 8, 1, type), {.intra_processor = 0.05}));
+    expect_whole(report);
+    return report.seconds;
+  };
+  // The bucket is full after a quarter of the backward pass. Of two members each sends and receives all of it.
+  EXPECT_NEAR(seconds(0.25, "cpu"), 1 + 4 + 2 * 8 * 0.05, kTight);
+  EXPECT_NEAR(seconds(0.25, "slow-cpu"), 1 + 4 + 2 * 8 * 0.05, kTight);
+  EXPECT_NEAR(seconds(0.25, "gpu"), 1 + 4, kTight);
+  // Nothing computes beside it: it takes its second on the network only.
+  EXPECT_NEAR(seconds(1, "cpu"), 1 + 4 + 1, kTight);
+}
+
+TEST(Simulator, UpdatesBesidePassesTakeProcessorsAway) {
+  const auto schedule = schedule_of(data_plan(2, 1, 0));
+  Costs costs = uniform_costs(schedule, 1, 4);
+  for (auto& program : costs.programs) program.buckets = {{.ready = 0.5, .update_seconds = 1}};
+  EXPECT_NEAR(run(schedule, costs, network_of(schedule, nodes(1, 2, 8, 1, "cpu"))).seconds, 1 + 4 + 1, kTight);
+  EXPECT_NEAR(run(schedule, costs, network_of(schedule, nodes(1, 2, 8, 1))).seconds, 1 + 4, kTight);
+}
+
 TEST(Simulator, AWarmUpOfOneMoreHidesTheMessages) {
   const auto pace = [](std::optional<int> warmup) {
     plan::Plan plan = pipeline_plan("1f1b-stash", 100, {1, 1}, false);

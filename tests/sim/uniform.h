@@ -71,11 +71,12 @@ inline SimReport run(const plan::Schedule& schedule, const Costs& costs, const S
   return run(schedule, costs, Network::ideal(static_cast<int>(schedule.programs.size())), options);
 }
 
-inline cluster::Cluster nodes(int count, int devices, double intra, double inter) {
+inline cluster::Cluster nodes(int count, int devices, double intra, double inter, const std::string& type = "gpu") {
   std::vector<cluster::Node> list;
   for (int i = 0; i < count; ++i) {
     list.push_back({.name = "n" + std::to_string(i),
                     .devices = devices,
+                    .type = type,
                     .intra_bandwidth = base::Bandwidth{intra},
                     .inter_bandwidth = base::Bandwidth{inter}});
   }

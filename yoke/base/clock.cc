@@ -1,5 +1,7 @@
 #include "yoke/base/clock.h"
 
+#include <time.h>
+
 #include <cmath>
 
 namespace yoke::base {
@@ -10,6 +12,12 @@ Duration from_seconds(double seconds) {
   if (seconds >= kMost) return Duration::max();
   if (seconds <= -kMost) return Duration::min();
   return Duration(std::llround(seconds * 1e9));
+}
+
+double processor_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 }  // namespace yoke::base

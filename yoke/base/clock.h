@@ -22,6 +22,9 @@ class Clock {
   virtual Instant now() const = 0;
 };
 
+/// Seconds that the processors have spent on all threads of this process so far.
+double processor_seconds();
+
 class SystemClock final : public Clock {
  public:
   Instant now() const override { return std::chrono::steady_clock::now(); }

@@ -50,11 +50,12 @@ std::string other_size(const LayerGraph& graph, int lbs) {
 class Search {
  public:
   Search(cluster::Cluster cluster, const ModelProfiles& known, const AutoPlanRequest& request, Context& context)
-      : cluster_(std::move(cluster)), known_(known), request_(request), context_(context) {}
+      : cluster_(std::move(cluster)), network_(request.network), known_(known), request_(request), context_(context) {}
 
   Result<plan::AutoResult> run() {
     if (known_.profiles) {
       YOKE_TRY(cluster_, with_profiled_bandwidths(cluster_, known_.profiles->comm, context_));
+      network_ = sim::with_measured_links(network_, known_.profiles->comm);
       if (allowed(ScheduleKind::kData) && has_steps(*known_.profiles)) {
         YOKE_TRY(measured_, plan::choose_cost("auto", cluster_, *known_.profiles));
         for (const auto& warning : measured_->warnings) context_.log.warning("{}", warning);
@@ -124,9 +125,8 @@ class Search {
         inputs.no_cost = made.error().message;
       }
     }
-    const sim::SimulatedJudge judge(cluster_, graph,
-                                    {.optimizer_copies = search.optimizer_copies, .profiled_on = search.profiled_on},
-                                    request_.network);
+    const sim::SimulatedJudge judge(
+        cluster_, graph, {.optimizer_copies = search.optimizer_copies, .profiled_on = search.profiled_on}, network_);
     YOKE_TRY(plan::AutoResult result, plan::solve_auto(inputs, search, judge));
     const bool estimated = (measured_ && known_.profiles->source() == profile::Source::kEstimate) ||
                            (graph != nullptr && graph->source() == profile::Source::kEstimate);
@@ -137,6 +137,7 @@ class Search {
   }
 
   cluster::Cluster cluster_;
+  sim::NetworkOptions network_;
   const ModelProfiles& known_;
   const AutoPlanRequest& request_;
   Context& context_;

@@ -30,7 +30,7 @@ struct AutoPlanRequest {
   /// Schedules that keep the math unless said otherwise. `lbs` has no effect.
   plan::AutoRequest search;
   std::vector<int> local;  // local batch sizes to choose from; empty: all profiled, and for pipelines the folder's own
-  sim::NetworkOptions network;
+  sim::NetworkOptions network;  // what is 0 is taken from the profiles
 };
 
 /// Numbers that the optimizer keeps per weight.

@@ -72,7 +72,8 @@ LinkProfile to_profile(const comm::LinkProbe& probe, LinkScope scope, LinkOp op,
                    .between = std::move(between),
                    .latency_ms = probe.fit.latency * 1000,
                    .bandwidth = {probe.fit.bytes_per_s},
-                   .error = probe.fit.error};
+                   .error = probe.fit.error,
+                   .processor_seconds_per_byte = probe.processor_seconds_per_byte};
   for (const auto& sample : probe.samples) {
     link.points.push_back({.bytes = static_cast<std::int64_t>(sample.bytes),
                            .median_ms = sample.seconds * 1000,

@@ -3,6 +3,10 @@
 
 namespace yoke::engine {
 
+int gpu_count() {
+  return 0;
+}
+
 void select_device(const DeviceSpec& /*device*/) {}
 
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,

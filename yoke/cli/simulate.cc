@@ -46,6 +46,7 @@ struct Subject {
   plan::Plan plan;
   std::optional<cluster::Cluster> cluster;
   std::optional<profile::LayerGraph> graph;
+  sim::NetworkOptions network;
 };
 
 base::Error at_plan(base::Error error, const std::string& file) {
@@ -93,35 +94,6 @@ base::Status price_data_lanes(Subject& subject, const profile::ProfileSet& profi
   return {};
 }
 
-base::Result<Subject> load_subject(const SimulateOptions& options, Context& context) {
-  Subject subject;
-  YOKE_TRY(subject.plan, plan::load_plan(options.plan));
-  if (!options.cluster.empty()) {
-    YOKE_TRY(subject.cluster, cluster::load_cluster(options.cluster));
-    for (const auto& device : subject.plan.devices()) YOKE_CHECK(subject.cluster->require_device(device));
-  } else if (!options.profile.empty() || !options.profiles.empty()) {
-    return option_error("--cluster", "found none, expected the cluster file of the profile's machines");
-  }
-  if (!options.profile.empty()) {
-    YOKE_TRY(subject.graph, profile::load_layer_graph(options.profile));
-  }
-  bool estimated = false;
-  if (!options.profiles.empty()) {
-    YOKE_TRY(AnyProfile any, load_any_profile(options.profiles, context));
-    if (!subject.graph && !subject.plan.pipeline_lanes.empty()) subject.graph = std::move(any.graph);
-    if (any.profiles) {
-      YOKE_TRY(subject.cluster, with_profiled_bandwidths(*subject.cluster, any.profiles->comm, context));
-    }
-    if (any.profiles && !subject.plan.data_lanes.empty()) {
-      YOKE_CHECK(price_data_lanes(subject, *any.profiles, options, context));
-      estimated = any.profiles->source() == profile::Source::kEstimate;
-    }
-  }
-  estimated = estimated || (subject.graph && subject.graph->source() == profile::Source::kEstimate);
-  if (estimated) subject.plan.source = profile::Source::kEstimate;
-  return subject;
-}
-
 base::Result<double> parse_latency(const std::string& text, const std::string& option) {
   if (text.empty()) return 0.0;
   const auto latency = base::parse_duration(text);
@@ -140,6 +112,37 @@ base::Result<sim::NetworkOptions> network_options(const SimulateOptions& options
     network.switch_bytes_per_s = bandwidth->bytes_per_s;
   }
   return network;
+}
+
+base::Result<Subject> load_subject(const SimulateOptions& options, Context& context) {
+  Subject subject;
+  YOKE_TRY(subject.network, network_options(options));
+  YOKE_TRY(subject.plan, plan::load_plan(options.plan));
+  if (!options.cluster.empty()) {
+    YOKE_TRY(subject.cluster, cluster::load_cluster(options.cluster));
+    for (const auto& device : subject.plan.devices()) YOKE_CHECK(subject.cluster->require_device(device));
+  } else if (!options.profile.empty() || !options.profiles.empty()) {
+    return option_error("--cluster", "found none, expected the cluster file of the profile's machines");
+  }
+  if (!options.profile.empty()) {
+    YOKE_TRY(subject.graph, profile::load_layer_graph(options.profile));
+  }
+  bool estimated = false;
+  if (!options.profiles.empty()) {
+    YOKE_TRY(AnyProfile any, load_any_profile(options.profiles, context));
+    if (!subject.graph && !subject.plan.pipeline_lanes.empty()) subject.graph = std::move(any.graph);
+    if (any.profiles) {
+      YOKE_TRY(subject.cluster, with_profiled_bandwidths(*subject.cluster, any.profiles->comm, context));
+      subject.network = sim::with_measured_links(subject.network, any.profiles->comm);
+    }
+    if (any.profiles && !subject.plan.data_lanes.empty()) {
+      YOKE_CHECK(price_data_lanes(subject, *any.profiles, options, context));
+      estimated = any.profiles->source() == profile::Source::kEstimate;
+    }
+  }
+  estimated = estimated || (subject.graph && subject.graph->source() == profile::Source::kEstimate);
+  if (estimated) subject.plan.source = profile::Source::kEstimate;
+  return subject;
 }
 
 Json to_json(const Subject& subject, const plan::Schedule& schedule, const sim::SimReport& report) {
@@ -227,7 +230,6 @@ base::Status run_simulate(const SimulateOptions& options, Context& context) {
     return option_error("--jitter", fmt::format("found {}, expected at least 0 and less than 1", options.jitter));
   if (options.optimizer_copies < 0 || options.optimizer_copies > 16)
     return option_error("--optimizer-copies", fmt::format("found {}, expected 0 to 16", options.optimizer_copies));
-  YOKE_TRY(const sim::NetworkOptions network_choice, network_options(options));
   YOKE_TRY(const Subject subject, load_subject(options, context));
   const plan::ScheduleRequest request{.steps = options.steps};
   auto priced = subject.graph
@@ -239,7 +241,7 @@ base::Status run_simulate(const SimulateOptions& options, Context& context) {
   const plan::Schedule& schedule = priced->schedule;
   std::vector<cluster::DeviceId> devices;
   for (const auto& program : schedule.programs) devices.push_back(program.device);
-  auto network = subject.graph ? sim::Network::make(*subject.cluster, devices, network_choice)
+  auto network = subject.graph ? sim::Network::make(*subject.cluster, devices, subject.network)
                                : base::Result(sim::Network::ideal(static_cast<int>(devices.size())));
   if (!network.ok()) return network.error();
   YOKE_TRY(const sim::SimReport report, sim::simulate(schedule, priced->costs, *network,

@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "yoke/cluster/device_type.h"
 #include "yoke/tensor/memory.h"
 
 namespace yoke::engine {
 
+std::optional<int> cuda_index(const DeviceSpec& device, int available) {
+  if (cluster::is_processor(device.type) || device.id.index >= available) return std::nullopt;
+  return device.id.index;
+}
+
 base::Result<std::unique_ptr<tensor::Device>> make_device(const plan::Job& job, const DeviceSpec& device) {
   tensor::use_metered_cpu_memory();
-  const bool cuda = device.id.index < tensor::cuda_device_count();
+  const auto cuda = cuda_index(device, tensor::cuda_device_count());
   if (job.precision == plan::Precision::kFp16 && !cuda) {
     return base::input_error("precision fp16 needs a CUDA device; expected fp32 or bf16 on a CPU",
                              {.field = "precision"});
@@ -19,8 +25,7 @@ base::Result<std::unique_ptr<tensor::Device>> make_device(const plan::Job& job, 
         {.field = "reproducible"});
   }
   // The bits of a kernel's result may depend on its threads: with one they depend on nothing.
-  return cuda ? tensor::make_cuda_device(device.id.index)
-              : tensor::make_cpu_device(job.reproducible ? 1 : device.threads);
+  return cuda ? tensor::make_cuda_device(*cuda) : tensor::make_cpu_device(job.reproducible ? 1 : device.threads);
 }
 
 namespace {

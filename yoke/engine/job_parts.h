@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "yoke/base/result.h"
 #include "yoke/data/dataset.h"
@@ -12,6 +13,10 @@
 #include "yoke/tensor/device.h"
 
 namespace yoke::engine {
+
+/// Which of the machine's `available` CUDA devices it computes on. Absent: on the cores, as processors do whatever else
+/// the machine has (cluster/device_type.h), and other devices where there is no such CUDA device, which they emulate.
+std::optional<int> cuda_index(const DeviceSpec& device, int available);
 
 /// From now on tensors of this process are metered. Input error for a precision that the device has not.
 base::Result<std::unique_ptr<tensor::Device>> make_device(const plan::Job& job, const DeviceSpec& device);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "yoke/base/result.h"
+#include "yoke/data/sampler.h"
 #include "yoke/engine/holding.h"
 #include "yoke/models/model.h"
 #include "yoke/plan/job.h"
@@ -26,6 +27,8 @@ class Layout {
                                    const std::vector<cluster::DeviceId>& devices, int rank);
 
   const plan::Plan& plan() const { return plan_; }
+  /// Of a full step.
+  data::StepShape step_shape() const { return {.workers = plan_.workers(), .lbs = plan_.lbs}; }
   const plan::DeviceProgram& own() const { return schedule_.programs[own_]; }
   const plan::Schedule& schedule() const { return schedule_; }
   /// Whether every rank holds the whole model.

@@ -1,7 +1,6 @@
 #include "yoke/engine/measure.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "yoke/engine/collectives.h"
 #include "yoke/engine/median.h"
@@ -97,6 +96,16 @@ base::Result<double> measure_all_reduce(const Holding& holding, comm::Group& gro
     seconds.push_back(base::to_seconds(clock.now() - begin));
   }
   return median(seconds);
+}
+
+std::vector<double> bucket_mebibytes(const Holding& holding) {
+  std::vector<double> sizes;
+  for (const auto& bucket : holding.parameters().buckets()) {
+    std::int64_t elements = 0;
+    for (const auto& segment : bucket.segments) elements += segment.count;
+    sizes.push_back(static_cast<double>(elements * bucket.weights.element_size()) / (1 << 20));
+  }
+  return sizes;
 }
 
 }  // namespace yoke::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/result.h"
@@ -38,5 +39,7 @@ double measure_update(Holding& holding, double speed, const base::Clock& clock);
 /// Seconds of reducing all buckets. Every rank of the group calls it.
 base::Result<double> measure_all_reduce(const Holding& holding, comm::Group& group, base::Duration patience,
                                         const base::Clock& clock);
+/// The sizes of the gradient buckets in MiB, without the gaps between parameters.
+std::vector<double> bucket_mebibytes(const Holding& holding);
 
 }  // namespace yoke::engine

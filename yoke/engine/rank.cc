@@ -230,8 +230,12 @@ class Run {
 
 }  // namespace
 
+int gpu_count() {
+  return tensor::cuda_device_count();
+}
+
 void select_device(const DeviceSpec& device) {
-  if (device.id.index < tensor::cuda_device_count()) tensor::select_cuda_device(device.id.index);
+  if (const auto cuda = cuda_index(device, tensor::cuda_device_count())) tensor::select_cuda_device(*cuda);
 }
 
 base::Result<RankResult> train_rank(const RankOptions& options, std::unique_ptr<comm::Group> group, Observer& observer,

@@ -90,7 +90,11 @@ struct RankResult {
   std::int64_t skipped_samples = 0;
 };
 
-/// Before a group over NCCL is joined: its ops are on the memory of this device. Nothing where there is no CUDA.
+/// That libtorch can compute on, of this machine.
+int gpu_count();
+
+/// Before a group over NCCL is joined: its ops are on the memory of this device. Nothing for one that is no CUDA
+/// device.
 void select_device(const DeviceSpec& device);
 
 /// Trains. Every rank of `group` calls it with the same job, plan and devices. Errors: kInput for a job that cannot be

@@ -11,6 +11,7 @@
 #include "yoke/base/thread.h"
 #include "yoke/engine/flow_mail.h"
 #include "yoke/engine/replica.h"
+#include "yoke/plan/schedule_run.h"
 
 namespace yoke::engine {
 namespace {
@@ -20,10 +21,6 @@ using plan::ScheduleOp;
 using plan::ScheduleOpKind;
 
 constexpr int kTrack = 0;  // of the trace
-
-bool of_reducer(ScheduleOpKind kind) {
-  return kind == ScheduleOpKind::kReduce || kind == ScheduleOpKind::kNorm || kind == ScheduleOpKind::kUpdate;
-}
 
 /// A worker between its forward and its backward pass.
 struct InFlight {
@@ -98,10 +95,10 @@ struct StageLane::Core {
     for (std::size_t i = 0; i < script.ops.size(); ++i) {
       const ScheduleOp& op = script.ops[i];
       go_on();
-      if (of_reducer(op.kind)) {
+      if (plan::on_reducer(op)) {
         if (!reducer) continue;
         YOKE_CHECK(reduce(op));
-        const bool last = i + 1 == script.ops.size() || !of_reducer(script.ops[i + 1].kind);
+        const bool last = i + 1 == script.ops.size() || !plan::on_reducer(script.ops[i + 1]);
         if (!last) continue;
         sum_open = false;
         if (left < leaving.size()) steps_are_done(leaving[left] / script.workers_per_step);
@@ -326,7 +323,7 @@ struct StageLane::Core {
   /// How many backward passes of this device go into the sum that the one at `position` begins.
   int passes_of_sum(std::size_t position) const {
     int passes = 0;
-    for (std::size_t i = position; i < script.ops.size() && !of_reducer(script.ops[i].kind); ++i) {
+    for (std::size_t i = position; i < script.ops.size() && !plan::on_reducer(script.ops[i]); ++i) {
       if (script.ops[i].kind == ScheduleOpKind::kBackward) ++passes;
     }
     return passes;

@@ -17,23 +17,12 @@
 #include "yoke/comm/group.h"
 #include "yoke/engine/holding.h"
 #include "yoke/engine/lane.h"
+#include "yoke/engine/stage_script.h"
 #include "yoke/models/model.h"
 #include "yoke/plan/schedule.h"
 #include "yoke/tensor/device.h"
 
 namespace yoke::engine {
-
-/// What a stage is to do: the ops of one program, and who is who.
-struct StageScript {
-  std::vector<plan::ScheduleOp> ops;
-  std::vector<int> ranks;  // of the group, by program
-  int workers_per_step = 1;
-  bool first_stage = true;
-  bool last_stage = true;
-  bool training = true;
-  std::size_t unread_activations = 4;  // FlowMail::Unread
-  std::size_t unread_gradients = 4;
-};
 
 /// Executes a kReduce, kNorm or kUpdate.
 using ReducerStep = std::function<base::Status(const plan::ScheduleOp& op, const base::Deadline& deadline)>;

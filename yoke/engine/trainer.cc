@@ -4,43 +4,40 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <deque>
+#include <iterator>
 #include <map>
-#include <numeric>
 
 #include "yoke/comm/op.h"
 #include "yoke/engine/exchange.h"
-#include "yoke/engine/holding.h"
 #include "yoke/engine/layout.h"
-#include "yoke/engine/optimizer/lr.h"
 #include "yoke/engine/reducer.h"
+#include "yoke/engine/running_span.h"
+#include "yoke/engine/snapshot.h"
 #include "yoke/engine/stage_lane.h"
-#include "yoke/engine/tensor_copies.h"
+#include "yoke/engine/training_progress.h"
+#include "yoke/engine/work_orders.h"
+#include "yoke/plan/schedule_run.h"
 
 namespace yoke::engine {
-namespace {
-
-constexpr int kStepsAhead = 2;  // whose samples are ordered before they are needed
-// Steps between two drains of a pipeline that runs on: few enough that a request to stop is soon met.
-constexpr std::int64_t kLongestSpan = 200;
-constexpr std::string_view kWhatHelps = "A smaller optimizer.lr, lr.warmup_steps or optimizer.clip_norm often help";
-
-bool of_reducer(plan::ScheduleOpKind kind) {
-  return kind == plan::ScheduleOpKind::kReduce || kind == plan::ScheduleOpKind::kNorm ||
-         kind == plan::ScheduleOpKind::kUpdate;
-}
-
-}  // namespace
 
 struct Trainer::Core {
   explicit Core(TrainerOptions how, const base::Clock& time)
       : options(std::move(how)),
         clock(time),
         sampler(options.train->info().size, static_cast<std::uint64_t>(options.job.seed)) {
-    if (options.loss_scale) loss_scale.emplace(*options.loss_scale);
+    if (options.loss_scale) progress.loss_scale.emplace(*options.loss_scale);
   }
+
+  base::Deadline deadline() const { return base::Deadline::in(options.patience, clock); }
+  Until until() const {
+    return [this] { return deadline(); };
+  }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(options.job.seed); }
+  const plan::Plan& plan() const { return layout->plan(); }
+  data::StepShape shape() const { return layout->step_shape(); }
+
+  // ---- what this rank holds ------------------------------------------------------------------------------------
 
   /// Makes this rank hold these blocks. What it held before is returned, so that its state is not lost; null if that is
   /// what it goes on with.
@@ -75,18 +72,6 @@ struct Trainer::Core {
     return *lane;
   }
 
-  base::Deadline deadline() const { return base::Deadline::in(options.patience, clock); }
-  data::StepShape shape() const { return {.workers = plan.workers(), .lbs = plan.lbs}; }
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(options.job.seed); }
-
-  base::StreamName stream(const data::Cursor& at, std::int64_t worker, base::Purpose purpose) const {
-    return {.seed = seed(),
-            .epoch = at.epoch,
-            .step = static_cast<std::uint64_t>(at.step),
-            .worker = static_cast<std::uint32_t>(worker),
-            .purpose = purpose};
-  }
-
   // ---- configuration -------------------------------------------------------------------------------------------
 
   base::Status configure(const plan::Plan& wanted, std::unique_ptr<comm::Group> in,
@@ -105,23 +90,11 @@ struct Trainer::Core {
     reducer.reset();
     group = std::move(in);
     layout = std::make_unique<Layout>(*std::move(accepted));
-    plan = wanted;
-    const bool fresh = !altered && cursor.step == 0;
-    const bool first_time = holding == nullptr;
-    YOKE_TRY(const auto before, hold(layout->range()));
-    const Holding* kept = before ? before.get() : (first_time ? nullptr : holding.get());
-    auto numbers = pack();
-    if (group->size() > 1 || before) {
-      YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .steps = cursor.step}, numbers,
-                       options.architecture.blocks.size(), *group, deadline()));
-      unpack(numbers);
-    }
-    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", cursor.step), *layout, *holding, *group, *options.device,
-                                    options.speed, options.trace, deadline(), clock));
-    YOKE_CHECK(make_lanes());
-    if (batches.empty() || batches.back().gbs != plan.gbs || batches.back().lbs != plan.lbs) {
-      batches.push_back({.step = cursor.step, .gbs = plan.gbs, .lbs = plan.lbs});
-    }
+    YOKE_CHECK(share_state());
+    YOKE_TRY(reducer, Reducer::make(fmt::format("step-{}", progress.cursor.step), *layout, *holding, *group,
+                                    *options.device, options.speed, options.trace, deadline(), clock));
+    YOKE_CHECK(make_lane());
+    progress.note_batch(plan().gbs, plan().lbs);
     return {};
   }
 
@@ -133,14 +106,27 @@ struct Trainer::Core {
     return accepted;
   }
 
-  base::Status make_lanes() {
+  /// This rank then holds the blocks of the layout, in the state of the rank that is furthest.
+  base::Status share_state() {
+    const bool fresh = !altered && progress.cursor.step == 0;
+    const bool first_time = holding == nullptr;
+    YOKE_TRY(const auto before, hold(layout->range()));
+    if (group->size() == 1 && !before) return {};
+    const Holding* kept = before ? before.get() : (first_time ? nullptr : holding.get());
+    auto numbers = progress.pack();
+    YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .steps = progress.cursor.step}, numbers,
+                     options.architecture.blocks.size(), *group, deadline()));
+    progress.unpack(numbers);
+    return {};
+  }
+
+  /// What runs this rank's part of a step.
+  base::Status make_lane() {
     scripts.clear();
-    own_workers = layout->own_workers();
     const auto& own = layout->own();
     if (layout->runs_data_lane()) {
       stage.reset();
-      own_vsw = plan.data_lanes[static_cast<std::size_t>(own.lane)].vsw;
-      data_lane().resize(own_vsw);
+      data_lane().resize(plan().data_lanes[static_cast<std::size_t>(own.lane)].vsw);
     } else {
       lane.reset();
       stage =
@@ -149,134 +135,25 @@ struct Trainer::Core {
     if (!layout->runs_on()) {
       YOKE_TRY(const auto schedule, schedule_of({.steps = 1}));
       reducer_ops.clear();
-      for (const auto& op : layout->own_in(schedule).ops) {
-        if (of_reducer(op.kind)) reducer_ops.push_back(op);
-      }
+      std::ranges::copy_if(layout->own_in(schedule).ops, std::back_inserter(reducer_ops), plan::on_reducer);
     }
-    ordered.clear();
-    const std::size_t workers = std::max<std::size_t>(1, own_workers.size());
-    loader = std::make_unique<data::Loader>(
-        *options.train,
-        data::LoaderOptions{.threads = static_cast<int>(options.job.data.threads),
-                            .capacity = std::max<std::size_t>(4, (kStepsAhead + 1) * workers)},
-        clock);
+    orders = std::make_unique<WorkOrders>(sampler, *options.train,
+                                          WorkOptions{.seed = seed(),
+                                                      .epochs = options.job.epochs,
+                                                      .shape = shape(),
+                                                      .own_workers = layout->own_workers(),
+                                                      .loads_data = own.first_stage(),
+                                                      .threads = static_cast<int>(options.job.data.threads)},
+                                          clock);
     return {};
   }
 
   base::Result<plan::Schedule> schedule_of(plan::ScheduleRequest request) const {
-    request.clip_norm = options.job.optimizer.clip_norm > 0 || loss_scale.has_value();
+    request.clip_norm = options.job.optimizer.clip_norm > 0 || progress.loss_scale.has_value();
     return layout->schedule_for(request, reducer->bucket_counts());
   }
 
-  bool loads_data() const { return layout->own().first_stage(); }
-
-  /// Everything that is not a tensor, as numbers that can be sent.
-  std::vector<std::int64_t> pack() const {
-    const auto scale = loss_scale ? loss_scale->state() : LossScaleState{};
-    std::vector<std::int64_t> numbers{
-        updates,       cursor.epoch, cursor.consumed,  cursor.step,
-        total_samples, skipped,      scale.good_steps, std::bit_cast<std::int64_t>(scale.factor)};
-    for (const auto& batch : batches) numbers.insert(numbers.end(), {batch.step, batch.gbs, batch.lbs});
-    return numbers;
-  }
-  void unpack(const std::vector<std::int64_t>& numbers) {
-    updates = numbers[0];
-    cursor = {.epoch = static_cast<std::uint32_t>(numbers[1]), .consumed = numbers[2], .step = numbers[3]};
-    total_samples = numbers[4];
-    skipped = numbers[5];
-    if (loss_scale) loss_scale->set({.factor = std::bit_cast<double>(numbers[7]), .good_steps = numbers[6]});
-    batches.clear();
-    for (std::size_t i = 8; i + 2 < numbers.size(); i += 3) {
-      batches.push_back({.step = numbers[i], .gbs = numbers[i + 1], .lbs = numbers[i + 2]});
-    }
-  }
-
   // ---- a step --------------------------------------------------------------------------------------------------
-
-  /// The samples of one coming step of this lane.
-  struct OrderedStep {
-    data::Cursor cursor;
-    std::vector<Work> work;
-  };
-
-  OrderedStep order_step(const data::Cursor& at) {
-    OrderedStep step{.cursor = at};
-    for (const std::int64_t worker : own_workers) {
-      auto work = work_of(at, worker);
-      if (work) step.work.push_back(*std::move(work));
-    }
-    return step;
-  }
-
-  /// Nothing when the epoch has no samples left for the worker.
-  std::optional<Work> work_of(const data::Cursor& at, std::int64_t worker) {
-    auto samples = sampler.samples(at, shape(), worker);
-    if (samples.empty()) return std::nullopt;
-    Work work{.worker = worker,
-              .weight = static_cast<double>(samples.size()) / static_cast<double>(plan.lbs),
-              .draw = stream(at, worker, base::Purpose::kDropout)};
-    if (loads_data()) {
-      work.ticket = loader->order({.indices = std::move(samples), .draw = stream(at, worker, base::Purpose::kAugment)});
-    }
-    return work;
-  }
-
-  std::vector<Work> take_work() {
-    data::Cursor next = ordered.empty() ? cursor : sampler.advance(ordered.back().cursor, shape());
-    while (ordered.size() <= kStepsAhead && static_cast<std::int64_t>(next.epoch) < options.job.epochs) {
-      ordered.push_back(order_step(next));
-      next = sampler.advance(next, shape());
-    }
-    auto work = std::move(ordered.front().work);
-    ordered.pop_front();
-    return work;
-  }
-
-  /// With corrupt samples left out, weights follow from how many are left, which only the ranks together know.
-  base::Result<std::int64_t> count_samples(std::vector<Work>& work, const base::Deadline& by) {
-    if (options.job.data.corrupt != plan::CorruptPolicy::kSkip) return sampler.step_samples(cursor, shape());
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(plan.workers()));
-    for (auto& one : work) {
-      if (!one.ticket) continue;
-      YOKE_TRY(one.batch, one.ticket->take(by));
-      one.ticket.reset();
-      counts[static_cast<std::size_t>(one.worker)] = one.batch->samples;
-    }
-    YOKE_CHECK(group->run(comm::all_reduce(std::span(counts)), by));
-    for (auto& one : work) {
-      one.weight = static_cast<double>(counts[static_cast<std::size_t>(one.worker)]) / static_cast<double>(plan.lbs);
-    }
-    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  }
-
-  /// The reducer stream of this rank's program. Returns whether there was an update: not where a gradient overflowed.
-  base::Result<bool> reduce_and_update(Update how, const base::Deadline& by) {
-    if (plan.sync == plan::Sync::kSequential) {
-      YOKE_CHECK(reducer->wait_for_all(by));
-    }
-    for (const auto& op : reducer_ops) {
-      if (op.kind == plan::ScheduleOpKind::kReduce) {
-        YOKE_CHECK(reducer->reduce(op, by));
-      } else if (op.kind == plan::ScheduleOpKind::kUpdate) {
-        reducer->update(op, how);
-      } else {
-        YOKE_TRY(const double squares, reducer->squared_norm(by));
-        if (loss_scale && !loss_scale->judge(std::isfinite(squares))) return false;
-        const double clip_norm = options.job.optimizer.clip_norm;
-        if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
-      }
-    }
-    return true;
-  }
-
-  double lr_at(const data::Cursor& at, std::int64_t updates_before) const {
-    const double size = static_cast<double>(sampler.size());
-    return learning_rate(options.job.lr, options.job.optimizer.lr,
-                         {.step = updates_before,
-                          .epoch = at.epoch + static_cast<double>(at.consumed) / size,
-                          .epochs = static_cast<double>(options.job.epochs)});
-  }
-  double lr() const { return lr_at(cursor, updates); }
 
   /// Of a step over all ranks.
   struct Totals {
@@ -286,21 +163,70 @@ struct Trainer::Core {
     double bad = 0;
   };
 
+  bool finished() const { return static_cast<std::int64_t>(progress.cursor.epoch) >= options.job.epochs; }
+  bool at_rest() const { return !span; }
+
   base::Result<StepReport> step(bool stop) {
-    base::require(static_cast<std::int64_t>(cursor.epoch) < options.job.epochs, "a step after the last epoch");
-    if (layout->runs_on()) return step_of_span(stop);
+    base::require(!finished(), "a step after the last epoch");
+    return layout->runs_on() ? follow_step(stop) : whole_step(stop);
+  }
+
+  /// A step that begins and ends by itself.
+  base::Result<StepReport> whole_step(bool stop) {
     const auto begin = clock.now();
     const auto by = deadline();
-    auto work = take_work();
-    auto counted = count_samples(work, by);
-    if (!counted.ok()) return stop_all(counted.error());
-    const std::int64_t samples = *counted;
-    const double factor = loss_scale ? loss_scale->factor() : 1;
+    auto work = orders->take_step(progress.cursor);
+    const auto samples = samples_of_step(work, by);
+    if (!samples.ok()) return stop_all(samples.error());
+    const double factor = progress.loss_scale ? progress.loss_scale->factor() : 1;
     for (auto& one : work) one.loss_scale = factor;
-    const Update how{.lr = lr(),
-                     .scale = samples > 0 ? static_cast<double>(plan.lbs) / static_cast<double>(samples) / factor : 0,
-                     .clip_value = options.job.optimizer.clip_value,
-                     .step = updates + 1};
+    const Update how{
+        .lr = rate(),
+        .scale = *samples > 0 ? static_cast<double>(plan().lbs) / static_cast<double>(*samples) / factor : 0,
+        .clip_value = options.job.optimizer.clip_value,
+        .step = progress.updates + 1};
+    YOKE_TRY(const bool updated, compute_and_update(std::move(work), how, by));
+    YOKE_TRY(const Totals totals, add_up(last_lane, stop, by));
+    YOKE_CHECK(reducer->share_buffers(by));
+    if (totals.bad > 0) return not_finite(last_lane, how.lr, by);
+    if (updated) ++progress.updates;
+    return end_step(totals, *samples, how.lr, begin);
+  }
+
+  /// A step of a pipeline that runs on: its passes and updates are in the hands of the stage's thread.
+  base::Result<StepReport> follow_step(bool stop) {
+    const auto begin = clock.now();
+    const auto by = deadline();
+    if (!span) {
+      const SpanParts parts{
+          .job = options.job, .layout = *layout, .sampler = sampler, .orders = *orders, .reducer = *reducer};
+      YOKE_TRY(span, RunningSpan::start(parts, progress, *stage, options.patience));
+    }
+    const double rate_now = rate();
+    const std::int64_t samples = sampler.step_samples(progress.cursor, shape());
+    const auto done = stage->reach(span->done() + 1);
+    if (!done.ok()) return stop_all(done.error());
+    YOKE_TRY(const Totals totals, add_up(*done, stop, by));
+    if (totals.bad > 0) return not_finite(*done, rate_now, by);
+    if (span->finish_step()) {
+      const auto drained = stage->finish();
+      if (!drained.ok()) return stop_all(drained.error());
+      span.reset();
+      YOKE_CHECK(reducer->share_buffers(by));
+    }
+    ++progress.updates;
+    return end_step(totals, samples, rate_now, begin);
+  }
+
+  double rate() const { return learning_rate_at(options.job, sampler.size(), progress.cursor, progress.updates); }
+
+  base::Result<std::int64_t> samples_of_step(std::vector<Work>& work, const base::Deadline& by) {
+    if (options.job.data.corrupt != plan::CorruptPolicy::kSkip) return sampler.step_samples(progress.cursor, shape());
+    return count_samples(work, shape(), *group, by);
+  }
+
+  /// The passes of this rank's workers, and beside them the reduces and updates. Returns whether there was an update.
+  base::Result<bool> compute_and_update(std::vector<Work> work, const Update& how, const base::Deadline& by) {
     holding->gradients().begin(static_cast<int>(work.size()));
     std::optional<base::Result<LaneReport>> computed;
     if (stage) {
@@ -316,190 +242,73 @@ struct Trainer::Core {
     if (!updated.ok() && stage) stop_all(updated.error());
     if (!computed) computed = stage ? stage->finish() : lane->finish(after_peers(by));
     if (!computed->ok()) return stop_all(computed->error());
-    if (!updated.ok()) return updated.error();
-    last_lane = **computed;
-    YOKE_TRY(const Totals totals, add_up(last_lane, stop, by));
-    YOKE_CHECK(reducer->share_buffers(by));
-    if (totals.bad > 0) return not_finite(last_lane, how.lr, by);
-    if (*updated) ++updates;
-    return report_step(totals, samples, how.lr, begin);
-  }
-
-  StepReport report_step(const Totals& totals, std::int64_t samples, double rate, base::Instant begin) {
-    StepReport report{.step = cursor.step + 1,
-                      .epoch = cursor.epoch,
-                      .gbs = plan.gbs,
-                      .lbs = plan.lbs,
-                      .workers = plan.workers(),
-                      .loss = samples > 0 ? totals.loss / static_cast<double>(samples) : 0,
-                      .lr = rate,
-                      .samples = samples};
-    stopping = totals.stop > 0;
-    skipped += static_cast<std::int64_t>(totals.skipped);
-    total_samples += samples;
-    last_loss = report.loss;
-    last_rate = rate;
-    cursor = sampler.advance(cursor, shape());
-    report.total_samples = total_samples;
-    report.total_steps = cursor.step + steps_left();
-    report.step_seconds = base::to_seconds(clock.now() - begin);
-    report.samples_per_second = static_cast<double>(samples) / report.step_seconds;
-    return report;
+    if (updated.ok()) last_lane = **computed;
+    return updated;
   }
 
   /// One worker at a time, and nothing to communicate before it is done.
   bool runs_here() const {
     const bool alone = group->size() == 1 || holding->parameters().buckets().size() == 1;
-    return own_vsw == 1 && (alone || plan.sync == plan::Sync::kSequential);
-  }
-
-  // ---- stages --------------------------------------------------------------------------------------------------
-
-  /// This rank's part of a schedule.
-  base::Result<StageScript> script_of(const plan::Schedule& schedule, bool training) const {
-    const auto& own = layout->own_in(schedule);
-    StageScript script{.ops = own.ops,
-                       .ranks = layout->ranks_in(schedule),
-                       .workers_per_step = std::max(1, schedule.step_workers),
-                       .first_stage = own.first_stage(),
-                       .last_stage = own.last_stage(),
-                       .training = training};
-    if (!training) return script;
-    // What is sent beyond the workers in flight was taken: else they would not be beyond.
-    YOKE_TRY(const auto facts, plan::check(schedule));
-    script.unread_activations = 1;
-    script.unread_gradients = 1;
-    for (std::size_t i = 0; i < facts.size(); ++i) {
-      const auto& program = schedule.programs[i];
-      if (program.lane != own.lane) continue;
-      const auto in_flight = static_cast<std::size_t>(facts[i].peak_in_flight);
-      if (&program == &own) script.unread_activations += in_flight;
-      if (program.stage + 1 == own.stage) script.unread_gradients += in_flight;
-    }
-    return script;
+    return lane->vsw() == 1 && (alone || plan().sync == plan::Sync::kSequential);
   }
 
   /// Of the next step, which at the end of an epoch may have fewer workers than others.
   base::Result<StageScript> script_of_step() {
-    const int workers = workers_at(cursor);
+    const int workers = workers_with_samples(sampler, progress.cursor, shape());
     auto found = scripts.find(workers);
     if (found == scripts.end()) {
       YOKE_TRY(const auto schedule, schedule_of({.steps = 1, .last_step_workers = workers}));
-      YOKE_TRY(auto script, script_of(schedule, true));
+      YOKE_TRY(auto script, training_script(*layout, schedule));
       found = scripts.emplace(workers, std::move(script)).first;
     }
     return found->second;
   }
 
-  /// How many workers of the step at a cursor have samples.
-  int workers_at(const data::Cursor& at) const {
-    return static_cast<int>((sampler.step_samples(at, shape()) + plan.lbs - 1) / plan.lbs);
-  }
-
-  // ---- pipelines that run on from step to step -------------------------------------------------------------------
-
-  /// A number of steps between two drains.
-  struct Span {
-    std::vector<data::Cursor> cursors;  // of its steps
-    std::int64_t updates = 0;           // before it
-    int done = 0;                       // steps
-    double rate_factor = 1;
-    int round = 1;                         // workers that one update of this rank's stage is the mean of
-    std::map<std::int64_t, Work> ordered;  // by worker of the span
-    std::int64_t next_to_order = 0;
-  };
-
-  bool at_rest() const { return !span; }
-
-  base::Status begin_span() {
-    const std::int64_t every = options.job.checkpoint.every_steps;
-    const std::int64_t most = std::min(kLongestSpan, every - cursor.step % every);
-    Span next{.updates = updates};
-    data::Cursor at = cursor;
-    do {
-      next.cursors.push_back(at);
-      at = sampler.advance(at, shape());
-    } while (at.epoch == cursor.epoch && static_cast<std::int64_t>(next.cursors.size()) < most);
-    const auto& own = layout->own();
-    const auto& pipeline = plan.pipeline_lanes.front();
-    next.rate_factor = plan::rate_factor_of(pipeline, own.stage);
-    next.round = own.kind == plan::ScheduleKind::kStash ? own.replicas : pipeline.workers;
-    YOKE_TRY(const auto schedule, schedule_of({.steps = static_cast<int>(next.cursors.size()),
-                                               .last_step_workers = workers_at(next.cursors.back())}));
-    YOKE_TRY(auto script, script_of(schedule, true));
-    span_workers = schedule.workers;
-    span.emplace(std::move(next));
-    stage->start(
-        std::move(script), [this](int worker) { return work_in_span(worker); },
-        [this](const plan::ScheduleOp& op, const base::Deadline& by) { return reduce_in_span(op, by); },
-        options.patience);
-    return {};
-  }
-
-  const data::Cursor& cursor_in_span(std::int64_t worker) const {
-    return span->cursors[static_cast<std::size_t>(worker / plan.workers())];
-  }
-  std::int64_t samples_in_span(std::int64_t worker) const {
-    return sampler.worker_samples(cursor_in_span(worker), shape(), worker % plan.workers());
-  }
-
-  /// Called by the stage's thread.
-  Work work_in_span(std::int64_t worker) {
-    if (!loads_data()) return work_of(cursor_in_span(worker), worker % plan.workers()).value();
-    // Samples are ordered ahead, as many as a few rounds need.
-    const std::int64_t replicas = layout->own().replicas;
-    const std::int64_t ahead = worker + (kStepsAhead + 1) * replicas;
-    if (span->next_to_order <= worker) span->next_to_order = worker;
-    for (; span->next_to_order <= ahead && span->next_to_order < span_workers; span->next_to_order += replicas) {
-      const std::int64_t next = span->next_to_order;
-      span->ordered.emplace(next, work_of(cursor_in_span(next), next % plan.workers()).value());
+  /// The reducer stream of this rank's program. Returns whether there was an update: not where a gradient overflowed.
+  base::Result<bool> reduce_and_update(Update how, const base::Deadline& by) {
+    if (plan().sync == plan::Sync::kSequential) YOKE_CHECK(reducer->wait_for_all(by));
+    for (const auto& op : reducer_ops) {
+      if (op.kind == plan::ScheduleOpKind::kReduce) {
+        YOKE_CHECK(reducer->reduce(op, by));
+      } else if (op.kind == plan::ScheduleOpKind::kUpdate) {
+        reducer->update(op, how);
+      } else {
+        YOKE_TRY(const double squares, reducer->squared_norm(by));
+        if (progress.loss_scale && !progress.loss_scale->judge(std::isfinite(squares))) return false;
+        const double clip_norm = options.job.optimizer.clip_norm;
+        if (clip_norm > 0) how.scale = clipped_scale(how.scale, squares, clip_norm);
+      }
     }
-    auto work = std::move(span->ordered.at(worker));
-    span->ordered.erase(worker);
-    return work;
+    return true;
   }
 
-  /// Called by the stage's thread. Update number `version` is of the workers of round `version` - 1.
-  base::Status reduce_in_span(const plan::ScheduleOp& op, const base::Deadline& by) {
-    if (op.kind == plan::ScheduleOpKind::kReduce) return reducer->reduce(op, by);
-    const std::int64_t first = static_cast<std::int64_t>(op.version - 1) * span->round;
-    std::int64_t samples = 0;
-    for (std::int64_t worker = first; worker < std::min<std::int64_t>(first + span->round, span_workers); ++worker) {
-      samples += samples_in_span(worker);
-    }
-    const std::int64_t rounds_a_step = (plan.workers() + span->round - 1) / span->round;
-    reducer->update(op, {.lr = span->rate_factor * lr_at(cursor_in_span(first), span->updates + first / plan.workers()),
-                         .scale = static_cast<double>(plan.lbs) / static_cast<double>(samples),
-                         .clip_value = options.job.optimizer.clip_value,
-                         .step = span->updates * rounds_a_step + op.version});
-    return {};
+  base::Result<Totals> add_up(const LaneReport& report, bool stop, const base::Deadline& by) {
+    std::array<double, 4> sums{report.loss, static_cast<double>(report.skipped), stop ? 1.0 : 0.0,
+                               report.bad_worker ? 1.0 : 0.0};
+    YOKE_CHECK(group->run(comm::all_reduce(std::span(sums)), by));
+    return Totals{.loss = sums[0], .skipped = sums[1], .stop = sums[2], .bad = sums[3]};
   }
 
-  base::Result<StepReport> step_of_span(bool stop) {
-    const auto begin = clock.now();
-    const auto by = deadline();
-    if (!span) YOKE_CHECK(begin_span());
-    const double rate = lr();
-    const std::int64_t samples = sampler.step_samples(cursor, shape());
-    auto done = stage->reach(span->done + 1);
-    if (!done.ok()) return stop_all(done.error());
-    YOKE_TRY(const Totals totals, add_up(*done, stop, by));
-    if (totals.bad > 0) return not_finite(*done, rate, by);
-    if (static_cast<std::size_t>(++span->done) == span->cursors.size()) {
-      const auto drained = stage->finish();
-      if (!drained.ok()) return stop_all(drained.error());
-      span.reset();
-      YOKE_CHECK(reducer->share_buffers(by));
-    }
-    ++updates;
-    return report_step(totals, samples, rate, begin);
-  }
-
-  std::int64_t steps_left() const {
-    if (static_cast<std::int64_t>(cursor.epoch) >= options.job.epochs) return 0;
-    const std::int64_t left = sampler.size() - cursor.consumed;
-    const std::int64_t more = options.job.epochs - static_cast<std::int64_t>(cursor.epoch) - 1;
-    return (left + plan.gbs - 1) / plan.gbs + more * sampler.steps_per_epoch(shape());
+  StepReport end_step(const Totals& totals, std::int64_t samples, double used_rate, base::Instant begin) {
+    StepReport report{.step = progress.cursor.step + 1,
+                      .epoch = progress.cursor.epoch,
+                      .gbs = plan().gbs,
+                      .lbs = plan().lbs,
+                      .workers = plan().workers(),
+                      .loss = samples > 0 ? totals.loss / static_cast<double>(samples) : 0,
+                      .lr = used_rate,
+                      .samples = samples};
+    stopping = totals.stop > 0;
+    progress.skipped_samples += static_cast<std::int64_t>(totals.skipped);
+    progress.total_samples += samples;
+    progress.last_loss = report.loss;
+    progress.last_rate = used_rate;
+    progress.cursor = sampler.advance(progress.cursor, shape());
+    report.total_samples = progress.total_samples;
+    report.total_steps = progress.cursor.step + steps_left(sampler, progress.cursor, shape(), options.job.epochs);
+    report.step_seconds = base::to_seconds(clock.now() - begin);
+    report.samples_per_second = static_cast<double>(samples) / report.step_seconds;
+    return report;
   }
 
   /// This rank cannot go on: the others are told why. Where they have told this one, what they say is the reason.
@@ -511,70 +320,28 @@ struct Trainer::Core {
     return reason;
   }
 
-  base::Result<Totals> add_up(const LaneReport& report, bool stop, const base::Deadline& by) {
-    std::array<double, 4> sums{report.loss, static_cast<double>(report.skipped), stop ? 1.0 : 0.0,
-                               report.bad_worker ? 1.0 : 0.0};
-    YOKE_CHECK(group->run(comm::all_reduce(std::span(sums)), by));
-    return Totals{.loss = sums[0], .skipped = sums[1], .stop = sums[2], .bad = sums[3]};
-  }
-
-  base::Error not_finite(const LaneReport& report, double rate, const base::Deadline& by) {
+  base::Error not_finite(const LaneReport& report, double used_rate, const base::Deadline& by) {
     std::int64_t worker = report.bad_worker.value_or(-1);
     const auto shared = group->run(comm::all_reduce(std::span(&worker, 1), comm::Reduction::kMax), by);
     if (!shared.ok()) return shared.error();
     return base::input_error(
         fmt::format("the loss of worker {} is not finite at step {} (epoch {}, lr {:g}); checkpoints from before are "
                     "kept. {}",
-                    worker, cursor.step + 1, cursor.epoch, rate, kWhatHelps));
+                    worker, progress.cursor.step + 1, progress.cursor.epoch, used_rate, kWhatHelps));
   }
 
-  // ---- evaluation and measurement ------------------------------------------------------------------------------
+  // ---- between steps -------------------------------------------------------------------------------------------
 
   base::Result<Evaluation> evaluate() {
     base::require(options.test != nullptr, "evaluation without test data");
-    const std::int64_t size = options.test->info().size;
-    const std::int64_t batch = std::max<std::int64_t>(plan.lbs, 32);
-    data::Loader reader(*options.test, {.threads = static_cast<int>(options.job.data.threads), .capacity = 8}, clock);
-    // Batches are dealt to lanes in turn.
-    const auto lanes = static_cast<std::int64_t>(plan.data_lanes.size() + plan.pipeline_lanes.size());
-    std::vector<std::vector<std::int64_t>> own_batches;
-    for (std::int64_t begin = batch * layout->own().lane; begin < size; begin += batch * lanes) {
-      auto& indices = own_batches.emplace_back();
-      for (std::int64_t i = begin; i < std::min(size, begin + batch); ++i) indices.push_back(i);
-    }
-    const auto report = stage ? evaluate_stage(own_batches, reader) : evaluate_lane(own_batches, reader);
-    if (!report.ok()) return stop_all(report.error());
-    std::array<double, 3> sums{report->loss, static_cast<double>(report->correct),
-                               static_cast<double>(report->samples)};
+    const EvaluatingLane on{.layout = *layout, .data = lane.get(), .stage = stage.get(), .here = lane && runs_here()};
+    const auto share = evaluate_share(on, *options.test, static_cast<int>(options.job.data.threads), until(), clock);
+    if (!share.ok()) return stop_all(share.error());
+    std::array<double, 3> sums{share->loss, static_cast<double>(share->correct), static_cast<double>(share->samples)};
     YOKE_CHECK(group->run(comm::all_reduce(std::span(sums)), deadline()));
     return Evaluation{.loss = sums[2] > 0 ? sums[0] / sums[2] : 0,
                       .accuracy = sums[2] > 0 ? sums[1] / sums[2] : 0,
                       .samples = static_cast<std::int64_t>(sums[2])};
-  }
-
-  base::Result<LaneReport> evaluate_lane(const std::vector<std::vector<std::int64_t>>& own_batches,
-                                         data::Loader& reader) {
-    std::vector<Work> work;
-    for (const auto& indices : own_batches) {
-      work.push_back({.worker = static_cast<std::int64_t>(work.size()), .ticket = reader.order({.indices = indices})});
-    }
-    return lane->evaluate(std::move(work), runs_here(), deadline());
-  }
-
-  base::Result<LaneReport> evaluate_stage(const std::vector<std::vector<std::int64_t>>& own_batches,
-                                          data::Loader& reader) {
-    if (own_batches.empty()) return LaneReport{};
-    YOKE_TRY(const auto schedule, layout->evaluation_of(static_cast<int>(own_batches.size())));
-    YOKE_TRY(auto script, script_of(schedule, false));
-    std::vector<Work> work;
-    for (const auto& op : script.ops) {
-      if (op.kind != plan::ScheduleOpKind::kForward) continue;
-      Work one{.worker = op.worker};
-      if (script.first_stage) one.ticket = reader.order({.indices = own_batches[static_cast<std::size_t>(op.worker)]});
-      work.push_back(std::move(one));
-    }
-    stage->start(std::move(script), std::move(work), deadline());
-    return stage->finish();
   }
 
   base::Result<Measurement> measure(int lbs, int vsw) {
@@ -586,109 +353,32 @@ struct Trainer::Core {
         lbs, vsw, options.patience, clock);
   }
 
-  // ---- checkpoints ---------------------------------------------------------------------------------------------
-
-  /// A step may have a finite loss and yet an update that ruins the weights. Ranks of pipelines hear of each other's
-  /// weights; ranks of data lanes all have the same. Buffers may hold infinities by design, e.g. a mask.
-  base::Status check_finite() {
-    std::int64_t bad = 0;
-    const auto& parameters = holding->parameters();
-    for (std::size_t i = 0; i < parameters.count() && bad == 0; ++i) {
-      const auto weight = parameters.weight(i).detach();
-      if (weight.numel() == 0) continue;
-      const auto [least, most] = torch::aminmax(weight);  // NaN if there is one
-      if (!std::isfinite(least.item<float>()) || !std::isfinite(most.item<float>())) bad = 1;
-    }
-    if (layout && !layout->data_only()) {
-      YOKE_CHECK(group->run(comm::all_reduce(std::span(&bad, 1), comm::Reduction::kMax), deadline()));
-    }
-    if (bad == 0) return {};
-    return base::input_error(
-        fmt::format("the weights are not finite after step {} (lr {:g}), so they are not saved; checkpoints from "
-                    "before are kept. {}",
-                    cursor.step, last_rate, kWhatHelps));
-  }
-
   base::Result<Checkpoint> snapshot() {
     base::require(at_rest(), "a snapshot in the middle of a span");
     YOKE_CHECK(hold_all());
-    YOKE_CHECK(check_finite());
-    Checkpoint checkpoint;
-    checkpoint.meta = {.model = options.architecture.name,
-                       .cursor = cursor,
-                       .seed = seed(),
-                       .updates = updates,
-                       .train_loss = last_loss,
-                       .batches = batches};
-    if (loss_scale) checkpoint.meta.loss_scale = loss_scale->state();
-    const bool writes = !group || group->rank() == 0;
-    if (!layout || layout->data_only()) {
-      if (writes) {
-        add_copies(checkpoint.weights, holding->weights());
-        add_copies(checkpoint.optimizer, holding->state());
-      }
-      return checkpoint;
-    }
-    const auto owner = [this](std::size_t block) { return layout->ranks_of(layout->segment_of(block)).front(); };
-    const std::size_t blocks = options.architecture.blocks.size();
-    const auto keep = [&](const Holding& part, std::size_t block) {
-      add_copies(checkpoint.weights, part.weights(block));
-      add_copies(checkpoint.optimizer, part.state(block));
-    };
-    for (std::size_t block = 0; block < blocks && writes; ++block) {
-      if (owner(block) == 0) keep(*holding, block);
-    }
-    YOKE_CHECK(gather_blocks(
-        *holding, blocks, owner,
-        [&](std::size_t block, const torch::Tensor& packed) -> base::Status {
-          YOKE_TRY(const auto part, Holding::make(options.architecture, options.job,
-                                                  {.first = block, .last = block + 1}, *options.device));
-          part->unpack(block, packed);
-          keep(*part, block);
-          return {};
-        },
-        *group, deadline()));
-    return checkpoint;
-  }
-
-  static void add_copies(NamedTensors& to, const NamedTensors& tensors) {
-    for (const auto& [name, tensor] : tensors) to.emplace_back(name, tensor.detach().cpu().contiguous());
+    return take_snapshot({.architecture = options.architecture,
+                          .job = options.job,
+                          .device = *options.device,
+                          .holding = *holding,
+                          .progress = progress,
+                          .layout = layout.get(),
+                          .group = group.get()},
+                         until());
   }
 
   base::Status restore(const Checkpoint& checkpoint, const std::string& where) {
-    YOKE_CHECK(check_model(checkpoint.meta, options.architecture.name, where));
     YOKE_CHECK(hold_all());
-    YOKE_TRY(const auto weights, TensorCopies::match(holding->weights(), checkpoint.weights, where));
-    YOKE_TRY(const auto state, TensorCopies::match(holding->state(), checkpoint.optimizer, where));
-    weights.copy();
-    state.copy();
+    YOKE_CHECK(restore_snapshot(checkpoint, where, options.architecture, sampler, *holding, progress));
     altered = true;
-    cursor = checkpoint.meta.cursor;
-    updates = checkpoint.meta.updates;
-    last_loss = checkpoint.meta.train_loss;
-    batches = checkpoint.meta.batches;
-    if (loss_scale && checkpoint.meta.loss_scale) loss_scale->set(*checkpoint.meta.loss_scale);
-    total_samples = cursor.epoch * sampler.size() + cursor.consumed;
-    ordered.clear();
+    if (orders) orders->forget();
     return {};
   }
 
   base::Status load(const NamedTensors& weights, const std::string& where) {
     YOKE_CHECK(hold_all());
-    YOKE_TRY(const auto copies, TensorCopies::match(holding->weights(), weights, where));
-    copies.copy();
+    YOKE_CHECK(load_weights(weights, where, *holding));
     altered = true;
     return {};
-  }
-
-  std::vector<double> bucket_mebibytes() const {
-    std::vector<double> sizes;
-    for (const auto& bucket : holding->parameters().buckets()) {
-      std::int64_t elements = 0;
-      for (const auto& segment : bucket.segments) elements += segment.count;
-      sizes.push_back(static_cast<double>(elements * bucket.weights.element_size()) / (1 << 20));
-    }
-    return sizes;
   }
 
   const TrainerOptions options;
@@ -698,30 +388,21 @@ struct Trainer::Core {
   // The state.
   std::unique_ptr<Holding> holding;  // from the first need on
   bool altered = false;              // weights are not those of the seed, though no update was made
-  data::Cursor cursor;
-  std::int64_t updates = 0;
-  std::int64_t total_samples = 0;
-  std::int64_t skipped = 0;
-  double last_loss = 0;
-  double last_rate = 0;
-  std::optional<LossScale> loss_scale;
-  std::vector<BatchChange> batches;
+  TrainingProgress progress;
 
-  // How the next step runs.
-  plan::Plan plan;
+  // How the next step runs: from configure() on.
   std::unique_ptr<Layout> layout;
-  std::vector<std::int64_t> own_workers;
-  int own_vsw = 1;
-  bool stopping = false;
-  LaneReport last_lane;
   std::unique_ptr<comm::Group> group;
   std::unique_ptr<Reducer> reducer;
   std::vector<plan::ScheduleOp> reducer_ops;  // of a step
   std::map<int, StageScript> scripts;         // of a step, by its workers
-  std::unique_ptr<data::Loader> loader;
-  std::deque<OrderedStep> ordered;  // the first is the next step
-  std::optional<Span> span;         // under way
-  int span_workers = 0;
+  std::unique_ptr<WorkOrders> orders;
+  std::unique_ptr<RunningSpan> span;  // under way
+
+  // Of the last step.
+  bool stopping = false;
+  LaneReport last_lane;
+
   // Last: their threads use what is above. One of them at a time.
   std::unique_ptr<DataLane> lane;
   std::unique_ptr<StageLane> stage;
@@ -758,7 +439,7 @@ bool Trainer::wants_stop() const {
 }
 
 bool Trainer::finished() const {
-  return static_cast<std::int64_t>(core_->cursor.epoch) >= core_->options.job.epochs;
+  return core_->finished();
 }
 
 base::Result<Evaluation> Trainer::evaluate() {
@@ -766,15 +447,15 @@ base::Result<Evaluation> Trainer::evaluate() {
 }
 
 const data::Cursor& Trainer::cursor() const {
-  return core_->cursor;
+  return core_->progress.cursor;
 }
 
 std::int64_t Trainer::skipped_samples() const {
-  return core_->skipped;
+  return core_->progress.skipped_samples;
 }
 
 std::int64_t Trainer::total_samples() const {
-  return core_->total_samples;
+  return core_->progress.total_samples;
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
@@ -802,7 +483,7 @@ base::Result<Measurement> Trainer::measure(int lbs, int vsw) {
 }
 
 double Trainer::measure_update() {
-  base::require(core_->updates == 0, "the optimizer's state is not to be spoilt");
+  base::require(core_->progress.updates == 0, "the optimizer's state is not to be spoilt");
   base::require(core_->holding != nullptr, "nothing is held yet");
   return engine::measure_update(*core_->holding, core_->options.speed, core_->clock);
 }
@@ -817,7 +498,7 @@ StateBytes Trainer::state_bytes() const {
 }
 
 std::vector<double> Trainer::bucket_mebibytes() const {
-  return core_->bucket_mebibytes();
+  return engine::bucket_mebibytes(*core_->holding);
 }
 
 const LaneReport& Trainer::last_lane() const {

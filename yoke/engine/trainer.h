@@ -17,6 +17,7 @@
 #include "yoke/data/sampler.h"
 #include "yoke/engine/checkpoint/checkpoint.h"
 #include "yoke/engine/data_lane.h"
+#include "yoke/engine/evaluation.h"
 #include "yoke/engine/holding.h"
 #include "yoke/engine/loss_scale.h"
 #include "yoke/engine/measure.h"
@@ -40,12 +41,6 @@ struct TrainerOptions {
   bool meet = false;                                  // LaneOptions::meet
   base::Duration patience = std::chrono::minutes(5);  // of every wait for other ranks
   bool holds_all = true;  // the whole model from the start; else what the plan wants, when it is known
-};
-
-struct Evaluation {
-  double loss = 0;
-  double accuracy = 0;
-  std::int64_t samples = 0;
 };
 
 /// One thread owns it.

@@ -161,10 +161,6 @@ class Run {
 
 }  // namespace
 
-bool on_reducer(const ScheduleOp& op) {
-  return op.kind == ScheduleOpKind::kReduce || op.kind == ScheduleOpKind::kNorm || op.kind == ScheduleOpKind::kUpdate;
-}
-
 std::vector<Standstill> run_dry(const Schedule& schedule) {
   return Run(schedule).finish();
 }

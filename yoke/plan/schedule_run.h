@@ -10,7 +10,9 @@
 namespace yoke::plan {
 
 /// Whether the op belongs to the reducer stream of its device.
-bool on_reducer(const ScheduleOp& op);
+inline bool on_reducer(const ScheduleOp& op) {
+  return op.kind == ScheduleOpKind::kReduce || op.kind == ScheduleOpKind::kNorm || op.kind == ScheduleOpKind::kUpdate;
+}
 
 /// A device that waits for ever: the ops at which its streams stand; absent where a stream has come to its end.
 struct Standstill {

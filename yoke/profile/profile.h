@@ -105,6 +105,9 @@ struct LinkProfile {
   base::Bandwidth bandwidth = {};
   double error = 0;  // the mean share by which the line misses the points
   std::vector<LinkPoint> points = {};
+  /// What moving bytes takes from a processor that has passes to compute: per byte sent or received, of an all-reduce
+  /// per byte reduced. Absent: not known.
+  std::optional<double> processor_seconds_per_byte = {};
   bool operator==(const LinkProfile&) const = default;
 };
 

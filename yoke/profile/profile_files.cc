@@ -31,8 +31,9 @@ constexpr const char* kLayersFormat = "yoke-layers";
 /// Bytes of one op: whole, and exact as a double.
 constexpr base::Range kSize{.least = 0, .most = 9e15};
 
-/// Comm files with bandwidths, links or bytes; others are written as version 1, which older readers know.
-constexpr std::int64_t kCommVersion = 2;
+/// Comm files whose links tell the processor's part are of version 3, those with bandwidths, links or bytes of version
+/// 2; others are written as version 1, which older readers know.
+constexpr std::int64_t kCommVersion = 3;
 /// Layer files with a confidence are of version 3, those with a local batch size or update times of version 2; others
 /// are written as version 1 likewise.
 constexpr std::int64_t kLayersVersion = 3;
@@ -192,6 +193,7 @@ LinkProfile read_link(View view) {
   link.latency_ms = view.field("latency_ms").number(kNotNegative);
   link.bandwidth.bytes_per_s = view.field("bytes_per_second").number(kPositive);
   link.error = view.field("error").number(kNotNegative);
+  if (auto part = view.find("processor_seconds_per_byte")) link.processor_seconds_per_byte = part->number(kNotNegative);
   for (View point : view.field("points").items()) {
     link.points.push_back({.bytes = point.field("bytes").integer(kSize),
                            .median_ms = point.field("median_ms").number(kNotNegative),
@@ -212,6 +214,7 @@ Json to_json(const LinkProfile& link) {
   json["latency_ms"] = link.latency_ms;
   json["bytes_per_second"] = link.bandwidth.bytes_per_s;
   json["error"] = link.error;
+  if (link.processor_seconds_per_byte) json["processor_seconds_per_byte"] = *link.processor_seconds_per_byte;
   json["points"] = Json::array();
   for (const auto& point : link.points) {
     json["points"].push_back({{"bytes", point.bytes},
@@ -222,11 +225,15 @@ Json to_json(const LinkProfile& link) {
   return json;
 }
 
-/// Whether the file holds what version 1 had no keys for.
-bool is_rich(const CommProfile& comm) {
+/// The oldest version that has keys for what the file holds.
+std::int64_t version_of(const CommProfile& comm) {
+  const auto has_processor = [](const LinkProfile& link) { return link.processor_seconds_per_byte.has_value(); };
+  if (std::ranges::any_of(comm.links, has_processor)) return kCommVersion;
   const auto rich = [](const CommPoint& point) { return point.bytes || point.spread_ms; };
-  return comm.source != Source::kMeasured || comm.intra_bandwidth || comm.inter_bandwidth || !comm.links.empty() ||
-         std::ranges::any_of(comm.intra, rich) || std::ranges::any_of(comm.inter, rich);
+  const bool second = comm.source != Source::kMeasured || comm.intra_bandwidth || comm.inter_bandwidth ||
+                      !comm.links.empty() || std::ranges::any_of(comm.intra, rich) ||
+                      std::ranges::any_of(comm.inter, rich);
+  return second ? 2 : kVersion;
 }
 
 Layer read_layer(View view) {
@@ -327,7 +334,7 @@ Result<CommProfile> parse_comm_file(std::string_view text, const std::string& fi
 }
 
 Json comm_json(const CommProfile& comm) {
-  Json json = head(kCommFormat, is_rich(comm) ? kCommVersion : kVersion);
+  Json json = head(kCommFormat, version_of(comm));
   put_source(json, comm.source);
   json["intra"] = to_json(comm.intra);
   json["inter"] = to_json(comm.inter);

@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "yoke/cluster/device_type.h"
+
 namespace yoke::sim {
 namespace {
 
@@ -16,6 +18,22 @@ base::Error missing(const std::string& what, const std::string& node) {
 }
 
 }  // namespace
+
+NetworkOptions with_measured_links(NetworkOptions options, const profile::CommProfile& comm) {
+  const auto fill = [](double& value, double measured) {
+    if (value == 0) value = measured;
+  };
+  for (const bool intra : {true, false}) {
+    const auto scope = intra ? profile::LinkScope::kIntra : profile::LinkScope::kInter;
+    const auto link = std::ranges::find_if(comm.links, [&](const profile::LinkProfile& each) {
+      return each.scope == scope && each.op == profile::LinkOp::kMessage;
+    });
+    if (link == comm.links.end()) continue;
+    fill(intra ? options.intra_latency : options.inter_latency, link->latency_ms / 1000);
+    fill(intra ? options.intra_processor : options.inter_processor, link->processor_seconds_per_byte.value_or(0));
+  }
+  return options;
+}
 
 Network Network::ideal(int devices) {
   Network network;
@@ -34,6 +52,7 @@ base::Result<Network> Network::make(const cluster::Cluster& cluster, const std::
   std::vector<int> used;
   for (const auto& device : devices) {
     YOKE_TRY(cluster::Node node, cluster.require_device(device));
+    network.processors_.push_back(cluster::is_processor(node.type));
     const auto [found, added] = known.try_emplace(device.node, static_cast<int>(nodes.size()));
     if (added) {
       nodes.push_back(std::move(node));
@@ -68,8 +87,8 @@ Path Network::between(int from, int to) const {
   if (ideal_ || from == to) return {};
   const int a = node_of_[static_cast<std::size_t>(from)];
   const int b = node_of_[static_cast<std::size_t>(to)];
-  if (a == b) return {{port(from, true), port(to, false)}, options_.intra_latency};
-  Path path{{card(a, true), card(b, false)}, options_.inter_latency};
+  if (a == b) return {{port(from, true), port(to, false)}, options_.intra_latency, options_.intra_processor};
+  Path path{{card(a, true), card(b, false)}, options_.inter_latency, options_.inter_processor};
   if (switch_) path.resources.push_back(*switch_);
   return path;
 }
@@ -93,6 +112,7 @@ Path Network::ring(const std::vector<int>& members) const {
       }
     }
     slowest = std::max(slowest, edge.latency);
+    ring.processor = std::max(ring.processor, edge.processor);
   }
   // The ring crosses the switch at several places at once, but what counts for its pace is one of them.
   if (outside) ring.resources.push_back(*switch_);

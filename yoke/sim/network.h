@@ -15,19 +15,27 @@
 
 #include "yoke/base/result.h"
 #include "yoke/cluster/cluster.h"
+#include "yoke/profile/profile.h"
 
 namespace yoke::sim {
 
 struct NetworkOptions {
   double intra_latency = 0;  // seconds, of one message inside a node
   double inter_latency = 0;  // between nodes
+  // Processor seconds for a byte that is sent or received. Devices that are processors have them less for their passes.
+  double intra_processor = 0;
+  double inter_processor = 0;
   std::optional<double> switch_bytes_per_s;
 };
+
+/// What `options` leave at 0, as the links of the first backend that was measured have it.
+NetworkOptions with_measured_links(NetworkOptions options, const profile::CommProfile& comm);
 
 /// What a transfer goes through.
 struct Path {
   std::vector<int> resources;  // indices into Network::capacities(); none: it takes no time beyond the latency
   double latency = 0;          // seconds in all
+  double processor = 0;        // seconds for a byte, at both ends
 };
 
 /// Immutable. Devices are numbered as they were given.
@@ -42,6 +50,8 @@ class Network {
 
   const std::vector<double>& capacities() const { return capacities_; }
   int devices() const { return static_cast<int>(node_of_.size()); }
+  /// Whether the device computes with the processor that moves its bytes.
+  bool is_processor(int device) const { return !ideal_ && processors_[static_cast<std::size_t>(device)]; }
   Path between(int from, int to) const;
   /// Around all of them, for an all-reduce of which each member sends `2 (n-1)/n` of the bytes. One member: nothing.
   Path ring(const std::vector<int>& members) const;
@@ -55,6 +65,7 @@ class Network {
 
   std::vector<double> capacities_;  // ports of devices, cards of nodes, the switch
   std::vector<int> node_of_;
+  std::vector<bool> processors_;  // by device
   int nodes_ = 0;
   bool ideal_ = false;
   std::optional<int> switch_;

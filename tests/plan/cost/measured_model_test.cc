@@ -69,6 +69,10 @@ TEST(MeasuredModel, ProcessorsMoveTheirBytesThemselves) {
   ASSERT_TRUE(processors.ok());
   EXPECT_NEAR(processors->step_seconds(0, {8, 1, 0}, Sync::kOverlap, both), 0.105 + 2 * reduce, 1e-9);
   auto set = profiles();
+  for (auto& node : set.nodes) node.device_type = "slow-cpu";
+  const auto named = MeasuredModel::make(cluster_of("slow-cpu"), set);
+  ASSERT_TRUE(named.ok());
+  EXPECT_NEAR(named->step_seconds(0, {8, 1, 0}, Sync::kOverlap, both), 0.105 + 2 * reduce, 1e-9);
   for (auto& node : set.nodes) node.device_type = "gpu";
   const auto others = MeasuredModel::make(cluster_of("gpu"), set);
   ASSERT_TRUE(others.ok());

@@ -9,6 +9,7 @@
 #include "yoke/base/text.h"
 #include "yoke/cli/command.h"
 #include "yoke/cli/launch/machine.h"
+#include "yoke/cluster/device_type.h"
 
 namespace yoke::cli {
 namespace {
@@ -29,7 +30,12 @@ engine::DeviceSpec spec_of(const cluster::Node& node, int index, int threads) {
 }  // namespace
 
 cluster::Cluster this_machine() {
-  return *cluster::Cluster::make({cluster::Node{.name = "localhost"}});
+  cluster::Node node{.name = "localhost"};
+  if (const int gpus = engine::gpu_count(); gpus > 0) {
+    node.devices = gpus;
+    node.type = "gpu";
+  }
+  return *cluster::Cluster::make({node});
 }
 
 std::vector<std::string> nodes_elsewhere(const cluster::Cluster& cluster) {
@@ -135,7 +141,7 @@ Result<std::vector<engine::DeviceSpec>> placed_devices(const cluster::Cluster& c
 }
 
 void limit_memory(engine::DeviceSpec& device, std::int64_t bytes) {
-  if (device.type == "cpu" && !device.memory_bytes) device.memory_bytes = bytes;
+  if (cluster::is_processor(device.type) && !device.memory_bytes) device.memory_bytes = bytes;
 }
 
 base::Json to_json(const engine::DeviceSpec& device) {

@@ -14,7 +14,7 @@
 
 namespace yoke::cli {
 
-/// One node `localhost` with one CPU device.
+/// One node `localhost` with all GPUs of this machine, or else its processor as one device.
 cluster::Cluster this_machine();
 
 /// Names of the nodes whose address is another machine; every other node is emulated on this one.

@@ -21,8 +21,9 @@ using Timed = std::function<Result<double>(std::span<float> data)>;
 
 class Probe {
  public:
-  Probe(Group& group, const ProbeOptions& options, const base::Clock& clock, Timed timed)
-      : group_(group), options_(options), clock_(clock), timed_(std::move(timed)) {
+  /// `turns`: how often a byte passes through a rank in one repetition.
+  Probe(Group& group, const ProbeOptions& options, const base::Clock& clock, double turns, Timed timed)
+      : group_(group), options_(options), clock_(clock), turns_(turns), timed_(std::move(timed)) {
     base::require(options.sizes.size() >= 2 && std::ranges::is_sorted(options.sizes, std::ranges::less_equal()) &&
                       options.sizes.front() >= sizeof(float),
                   "probe: expected ascending sizes");
@@ -74,13 +75,17 @@ class Probe {
     const double affordable = (share - warm[0]) / std::max(warm[0] / kWarmUps, 1e-7);
     const int repeats = static_cast<int>(std::clamp<double>(affordable, kLeastRepeats, kMostRepeats));
     std::vector<double> seconds;
+    processor_ = 0;
     for (int i = 0; i < repeats; ++i) {
       YOKE_TRY(const double took, repeat(data));
       seconds.push_back(took);
     }
     YOKE_CHECK(agree(seconds));
-    std::vector<double> spent{base::to_seconds(clock_.now() - begin)};
+    std::vector<double> spent{base::to_seconds(clock_.now() - begin), processor_};
     YOKE_CHECK(agree(spent));
+    if (group_.backend() != "local") {
+      probe.processor_seconds_per_byte = spent[1] / (repeats * turns_ * static_cast<double>(bytes));
+    }
     const Middle middle = middle_of(seconds);
     // A clock that did not move gives no time: its step is the least that can be said.
     probe.samples.push_back(
@@ -90,13 +95,18 @@ class Probe {
 
   Result<double> repeat(std::span<float> data) {
     YOKE_CHECK(group_.run(barrier(), patience()));
-    return timed_(data);
+    const double before = base::processor_seconds();
+    auto took = timed_(data);
+    processor_ += base::processor_seconds() - before;
+    return took;
   }
 
   Group& group_;
   const ProbeOptions& options_;
   const base::Clock& clock_;
+  const double turns_;
   const Timed timed_;
+  double processor_ = 0;  // seconds of this rank in the repetitions of one size
   std::vector<float> data_;
 };
 
@@ -110,7 +120,7 @@ std::vector<std::size_t> usual_probe_sizes() {
 
 Result<LinkProbe> probe_all_reduce(Group& group, const ProbeOptions& options, const base::Clock& clock) {
   base::require(group.size() >= 2, "probe_all_reduce: one rank alone has no link");
-  return Probe(group, options, clock,
+  return Probe(group, options, clock, 1,
                [&](std::span<float> data) -> Result<double> {
                  const auto begin = clock.now();
                  YOKE_CHECK(group.run(all_reduce(data), Deadline::in(options.patience, clock)));
@@ -135,7 +145,7 @@ Result<LinkProbe> probe_messages(Group& group, int one, int other, const ProbeOp
     // The second rank starts its clock before the message is under way: only the first one's time is both ways.
     return first ? base::to_seconds(clock.now() - begin) / 2 : 0.0;
   };
-  return Probe(group, options, clock, there_and_back).run();
+  return Probe(group, options, clock, 2, there_and_back).run();
 }
 
 }  // namespace yoke::comm

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct LinkProbe {
   std::vector<LinkSample> samples;    // ascending in size
   std::vector<std::size_t> left_out;  // sizes for which the budget did not last
   LinkFit fit;
+  /// What the processor of a rank spends on the largest size, per byte that it sends or receives; of an all-reduce, per
+  /// byte that is reduced. Absent where ranks are threads of one process, whose times cannot be told apart.
+  std::optional<double> processor_seconds_per_byte;
   bool operator==(const LinkProbe&) const = default;
 };
 

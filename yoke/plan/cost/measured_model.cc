@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "yoke/cluster/device_type.h"
 #include "yoke/plan/cost/iidp_model.h"
 
 namespace yoke::plan {
@@ -76,7 +77,7 @@ base::Result<MeasuredModel> MeasuredModel::make(cluster::Cluster cluster, const 
   for (std::size_t i = 0; i < iidp->node_classes().size(); ++i) {
     if (iidp->node_classes()[i] < static_cast<int>(tables.size())) continue;
     const profile::NodeProfile& measured = *profiles.find(iidp->profiled_node(iidp->node_classes()[i]));
-    processors = processors && iidp->cluster().nodes()[i].type == "cpu";
+    processors = processors && cluster::is_processor(iidp->cluster().nodes()[i].type);
     MeasuredTable table;
     for (const auto& [lbs, at_lbs] : measured.by_lbs) {
       for (const auto& sample : at_lbs.compute) {
