@@ -16,12 +16,12 @@ namespace yoke::engine {
 namespace {
 
 constexpr std::size_t kMostSizes = 8;
-constexpr int kProbe = 2;  // samples of the pass that memory is judged by
+constexpr int kProbe = 2;   // samples of the pass that memory is judged by
+constexpr int kVisits = 2;  // to every size, with all others between them: a machine's mood lasts longer than a visit
 
 /// What one rank has measured for one local batch size. Plain numbers: it travels as they are.
 struct Entry {
   double fits = 0;  // 1: it does
-  double data = 0;
   double forward = 0;
   double backward = 0;
 };
@@ -148,14 +148,19 @@ base::Result<Table> measure(Trainer& trainer, comm::Group& group, const RankOpti
   }
   std::vector<double> numbers(ranks * (sizes.size() * kFields + 1));
   double* own = numbers.data() + rank * (sizes.size() * kFields + 1);
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    // All ranks measure together: what they share (cores, memory) is shared in training too.
-    YOKE_CHECK(group.run(comm::barrier(), by()));
-    if (!fits(footprint, trainer, device, sizes[i], 1)) continue;
-    YOKE_TRY(const Measurement one, trainer.measure(sizes[i], 1));
-    const Entry entry{.fits = 1, .data = one.data, .forward = one.forward, .backward = one.backward};
-    std::copy_n(reinterpret_cast<const double*>(&entry), kFields, own + i * kFields);
+  std::vector<Entry> found(sizes.size());
+  for (int visit = 0; visit < kVisits; ++visit) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      // All ranks measure together: what they share (cores, memory) is shared in training too.
+      YOKE_CHECK(group.run(comm::barrier(), by()));
+      if (!fits(footprint, trainer, device, sizes[i], 1)) continue;
+      YOKE_TRY(const Measurement one, trainer.measure(sizes[i], 1));
+      found[i].fits = 1;
+      found[i].forward += one.forward / kVisits;
+      found[i].backward += one.backward / kVisits;
+    }
   }
+  std::copy_n(reinterpret_cast<const double*>(found.data()), found.size() * kFields, own);
   own[sizes.size() * kFields] = trainer.measure_update();
   Table table{.sizes = std::move(sizes)};
   YOKE_TRY(table.all_reduce, trainer.measure_all_reduce(group));

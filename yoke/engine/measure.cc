@@ -12,7 +12,7 @@ namespace {
 // Passes that count, after one that does not; more of them while they are short.
 constexpr int kMeasured = 3;
 constexpr int kMostMeasured = 30;
-constexpr double kMeasureSeconds = 0.25;
+constexpr double kMeasureSeconds = 0.15;
 constexpr int kMeasuredRounds = 2;
 
 base::Result<Work> work_for(const MeasuredLane& on, int number, int lbs) {
