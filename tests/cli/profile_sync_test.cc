@@ -226,7 +226,7 @@ TEST_F(ProfileSync, FoldersAsProfilingLeavesThemAreGathered) {
                                  "--most-vsw",
                                  "1",
                                  "--budget",
-                                 "200ms",
+                                 "2s",
                                  "--out",
                                  folder_.file(std::string(1, host))};
     all.insert(all.end(), named.begin(), named.end());

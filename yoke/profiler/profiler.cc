@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <thread>
 
 #include "yoke/base/units.h"
 #include "yoke/plan/cost/iidp_model.h"
+#include "yoke/profiler/budget.h"
 #include "yoke/profiler/folder.h"
 #include "yoke/profiler/layers.h"
 #include "yoke/profiler/memory_search.h"
@@ -27,8 +29,10 @@ constexpr int kMemorySteps = 2;    // the second has the samples of coming steps
 constexpr int kMemoryWorkers = 3;  // by which the memory of one more is measured
 constexpr int kExtraRounds = 2;    // by which the time of a further round is measured
 constexpr double kWarmUpSeconds = 0.1;
-constexpr double kLeastSeconds = 0.2;  // of one measurement
+constexpr double kLeastSeconds = 0.2;  // of one measurement that ends early
 constexpr int kVisits = 3;             // of one measurement, with all others between them
+constexpr int kMostVisits = 6;         // where those do not agree
+constexpr int kFloorSteps = 2;         // of a visit, however slow: one that does not count, and one that does
 constexpr int kCompanyBatch = 8;
 
 /// Limits what tensors may take for the time of a scope.
@@ -92,7 +96,8 @@ class Profiling {
         observer_(observer),
         clock_(clock),
         limit_(request.subject.device.memory_bytes),
-        begin_(clock.now()) {}
+        begin_(clock.now()),
+        budget_(request.budget, clock) {}
 
   Result<Report> run() {
     YOKE_CHECK(open());
@@ -106,17 +111,15 @@ class Profiling {
                                  {.field = "lbs"});
       }
     }
-    total_ = static_cast<int>(sizes.size()) *
-                 ((wants(Part::kMemory) ? 1 : 0) + (wants(Part::kCompute) ? 3 : 0) + (wants(Part::kLayers) ? 1 : 0)) +
-             (wants(Part::kBuckets) ? 1 : 0);
+    const int visits = kVisits * ((wants(Part::kCompute) ? 3 : 0) + (wants(Part::kLayers) ? 1 : 0));
+    total_ =
+        static_cast<int>(sizes.size()) * ((wants(Part::kMemory) ? 1 : 0) + visits) + (wants(Part::kBuckets) ? 1 : 0);
     Report report;
     if (wants(Part::kBuckets)) YOKE_CHECK(buckets(report));
     if (wants(Part::kMemory)) YOKE_CHECK(memory(sizes));
     std::erase_if(sizes, [&](int lbs) { return most_vsw(lbs) == 0; });
     if (sizes.empty() && !stopped_ && !request_.lbs.empty()) return nothing_fits();
-    spend_from(sizes);
-    if (wants(Part::kCompute)) YOKE_CHECK(compute(sizes));
-    if (wants(Part::kLayers)) YOKE_CHECK(layers(sizes, report));
+    YOKE_CHECK(times(sizes, report));
     observer_.on_progress(total_, total_, "");
     report.model = subject_.job.model.name;
     report.node = folder_->node();
@@ -160,8 +163,11 @@ class Profiling {
   }
 
   Status wait_for_pause() {
-    const auto until = clock_.now() + request_.pause;
-    while (clock_.now() < until && !stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto began = clock_.now();
+    while (clock_.now() < began + request_.pause && !stops()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    budget_.exclude(clock_.now() - began);
     return {};
   }
 
@@ -221,12 +227,25 @@ class Profiling {
   // ---- memory ----------------------------------------------------------------------------------------------------
 
   Status memory(std::vector<int>& sizes) {
+    double later = 0;
+    for (const int lbs : sizes) later += least_for_memory(lbs) + least_for_times(lbs);
     for (const int lbs : sizes) {
       if (stops()) return {};
-      YOKE_CHECK(memory_of(lbs));
+      later -= least_for_memory(lbs);
+      YOKE_CHECK(memory_of(lbs, later));
     }
     if (request_.search_up_to > sizes.back()) YOKE_CHECK(search(sizes));
     return {};
+  }
+
+  /// Samples that pass to foretell how many workers fit, where the time is not short.
+  static double least_for_memory(int lbs) { return kMemorySteps * (1 + kMemoryWorkers) * lbs; }
+
+  /// Samples of the shortest visits to one worker, to the most of them and to the layers.
+  double least_for_times(int lbs) {
+    const int most = most_vsw(lbs);
+    const int workers = (wants(Part::kCompute) ? (most > 1 ? 1 + most : 1) : 0) + (wants(Part::kLayers) ? 1 : 0);
+    return kFloorSteps * kVisits * workers * lbs;
   }
 
   bool fits(int lbs) { return at(lbs).max_vsw.value_or(0) > 0; }
@@ -247,7 +266,7 @@ class Profiling {
       }
       if (next <= low || (high > 0 && next >= high)) return {};
       ++total_;
-      YOKE_CHECK(memory_of(next));
+      YOKE_CHECK(memory_of(next, least_for_times(next)));
       sizes.push_back(next);
       std::ranges::sort(sizes);
       (fits(next) ? low : high) = next;
@@ -256,7 +275,8 @@ class Profiling {
     return {};
   }
 
-  Status memory_of(int lbs) {
+  /// `later`: samples of what is to be measured after it.
+  Status memory_of(int lbs, double later) {
     auto& known = at(lbs);
     const std::int64_t limit = limit_.value_or(std::numeric_limits<std::int64_t>::max());
     const bool same = known.max_vsw && known.memory && known.total_memory == base::Bytes{limit} &&
@@ -266,20 +286,10 @@ class Profiling {
       return {};
     }
     begin(fmt::format("memory of {} samples", lbs));
-    YOKE_TRY(const auto parts, memory_parts(lbs, limit));
+    YOKE_TRY(const auto parts, memory_parts(lbs, limit, later));
     MemoryAnswer answer;
     if (parts) {
-      const int foretold = foretell_workers(*parts, limit, request_.most_vsw);
-      auto verified = verify_workers(foretold, request_.most_vsw, [&](int vsw) -> Result<bool> {
-        begin(fmt::format("{} workers of {} samples within {}", vsw, lbs, base::format(base::Bytes{limit})));
-        YOKE_TRY(const Trial trial, helpers_.try_steps(subject_, lbs, vsw, limit));
-        return trial.fits;
-      });
-      if (!verified.ok()) return verified.error();
-      answer = *verified;
-      if (answer.workers != foretold && foretold > 0) {
-        observer_.on_note(fmt::format("lbs {}: {} workers were foretold to fit, {} do", lbs, foretold, answer.workers));
-      }
+      YOKE_TRY(answer, tried_workers(*parts, lbs, limit, later));
     }
     known.max_vsw = answer.workers;
     known.total_memory = base::Bytes{limit};
@@ -293,8 +303,30 @@ class Profiling {
     return {};
   }
 
+  /// The forecast, corrected by trying where that is worth it.
+  Result<MemoryAnswer> tried_workers(const profile::MemoryParts& parts, int lbs, std::int64_t limit, double later) {
+    const int most = request_.most_vsw;
+    const int foretold = foretell_workers(parts, limit, most);
+    if (!is_worth(kMemorySteps * most * lbs + later, parts, limit)) {
+      observer_.on_note(
+          fmt::format("lbs {}: {} workers are foretold to fit with room to spare; the device's budget of {} is too "
+                      "short to try them",
+                      lbs, most, budget_text()));
+      return MemoryAnswer{.workers = most, .verified = false, .capped = true};
+    }
+    const auto answer = verify_workers(foretold, most, [&](int vsw) -> Result<bool> {
+      begin(fmt::format("{} workers of {} samples within {}", vsw, lbs, base::format(base::Bytes{limit})));
+      YOKE_TRY(const Trial trial, helpers_.try_steps(subject_, lbs, vsw, limit));
+      return trial.fits;
+    });
+    if (answer.ok() && answer->workers != foretold && foretold > 0) {
+      observer_.on_note(fmt::format("lbs {}: {} workers were foretold to fit, {} do", lbs, foretold, answer->workers));
+    }
+    return answer;
+  }
+
   /// Nothing when not even one worker fits.
-  Result<std::optional<profile::MemoryParts>> memory_parts(int lbs, std::int64_t limit) {
+  Result<std::optional<profile::MemoryParts>> memory_parts(int lbs, std::int64_t limit, double later) {
     const MemoryLimit limited(limit);
     const auto one = peak_of(lbs, 1);
     if (!one.ok()) {
@@ -305,21 +337,30 @@ class Profiling {
     const auto state = session_->state_bytes();
     const std::int64_t building = std::max(building_, one->building);
     const std::int64_t beyond = std::max<std::int64_t>(1, one->step - state.total());
+    profile::MemoryParts parts{.weights = state.weights,
+                               .gradients = state.gradients,
+                               .optimizer = state.optimizer,
+                               .buffers = state.buffers,
+                               .worker = beyond,
+                               .passes = 0,
+                               .building = building};
     // What a worker more takes, where more fit: one alone also has what passes need once.
-    std::int64_t worker = beyond;
-    if (request_.most_vsw >= kMemoryWorkers) {
+    if (request_.most_vsw >= kMemoryWorkers && is_worth(kMemorySteps * kMemoryWorkers * lbs + later, parts, limit)) {
       const auto more = peak_of(lbs, kMemoryWorkers);
       if (!more.ok() && more.error().kind != base::ErrorKind::kInfeasible) return more.error();
-      if (more.ok()) worker = std::clamp<std::int64_t>((more->step - one->step) / (kMemoryWorkers - 1), 1, beyond);
+      if (more.ok()) {
+        parts.worker = std::clamp<std::int64_t>((more->step - one->step) / (kMemoryWorkers - 1), 1, beyond);
+        parts.passes = beyond - parts.worker;
+      }
       if (!more.ok()) session_.reset();
     }
-    return std::optional(profile::MemoryParts{.weights = state.weights,
-                                              .gradients = state.gradients,
-                                              .optimizer = state.optimizer,
-                                              .buffers = state.buffers,
-                                              .worker = worker,
-                                              .passes = beyond - worker,
-                                              .building = building});
+    return std::optional(parts);
+  }
+
+  /// Whether more about memory is worth steps over so many samples: not where the time is short, and as many workers as
+  /// are asked for have room to spare.
+  bool is_worth(double samples, const profile::MemoryParts& parts, std::int64_t limit) const {
+    return budget_.affords(samples) || foretell_workers(parts, limit / 4 * 3, request_.most_vsw) < request_.most_vsw;
   }
 
   struct Peak {
@@ -330,90 +371,169 @@ class Profiling {
     YOKE_TRY(Session * session, opened(true));
     YOKE_CHECK(session->configure(lbs, vsw, 0));
     Peak peak{.building = session->take_peak_bytes()};
-    for (int i = 0; i < kMemorySteps; ++i) YOKE_CHECK(discard(session->step()));
+    YOKE_CHECK(run_steps(*session, lbs * vsw, kMemorySteps));
     peak.step = session->take_peak_bytes();
     return peak;
   }
 
-  template <typename T>
-  static Status discard(const Result<T>& result) {
-    return result.ok() ? Status() : Status(result.error());
+  /// Runs steps of so many samples; all but the first show the pace.
+  Status run_steps(Session& session, int samples, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      YOKE_TRY(const StepTimes step, session.step());
+      if (i > 0) budget_.saw(samples, step.total);
+    }
+    return {};
   }
+
+  std::string budget_text() const { return base::format_seconds(base::to_seconds(budget_.whole())); }
 
   // ---- times -----------------------------------------------------------------------------------------------------
 
-  /// The time for all that is to be measured is shared by how long each piece will take.
-  void spend_from(const std::vector<int>& sizes) {
-    for (const int lbs : sizes) {
-      if (wants(Part::kCompute)) {
-        for (const int vsw : sampled_vsw(most_vsw(lbs))) weights_left_ += lbs * vsw * kVisits;
-      }
-      if (wants(Part::kLayers)) weights_left_ += lbs * kVisits;
-    }
-    seconds_left_ = base::to_seconds(request_.budget);
-  }
-
-  /// Seconds for a piece of this weight; what others leave over is dealt again.
-  double take_seconds(double weight) {
-    const double seconds = std::max(kLeastSeconds, seconds_left_ * weight / weights_left_);
-    weights_left_ = std::max(1.0, weights_left_ - weight);
-    return seconds;
-  }
-
-  /// A step that is timed again and again, at moments apart: what disturbs a machine lasts for seconds, and the steps
-  /// of one moment then agree with each other and not with those of the next.
-  struct Point {
+  /// A time that is measured again and again, at moments apart: what disturbs a machine lasts for seconds, and the
+  /// steps of one moment then agree with each other and not with those of the next.
+  template <typename Measured>
+  struct Errand {
     int lbs = 0;
-    int vsw = 0;
-    std::vector<profile::ComputeSample> visits;
-  };
+    int vsw = 1;
+    std::vector<Measured> visits;
+    profile::Confidence confidence;  // of all visits so far
 
-  Status compute(const std::vector<int>& sizes) {
+    double samples() const { return lbs * vsw; }
+  };
+  using Point = Errand<profile::ComputeSample>;
+  using LayerPoint = Errand<profile::LayerGraph>;
+
+  static std::string describe(const Point& point) { return fmt::format("{} x {} samples", point.vsw, point.lbs); }
+  static std::string describe(const LayerPoint& point) { return fmt::format("layers with {} samples", point.lbs); }
+
+  template <typename Measured>
+  static double samples_of(const std::vector<Errand<Measured>>& points) {
+    double samples = 0;
+    for (const auto& point : points) samples += point.samples();
+    return samples;
+  }
+
+  /// Times of steps, then of layers: each once, and more often as far as the budget allows.
+  Status times(const std::vector<int>& sizes, Report& report) {
+    std::vector<Point> points = wants(Part::kCompute) ? unknown_points(sizes) : std::vector<Point>();
+    std::vector<LayerPoint> layers;
+    if (wants(Part::kLayers)) {
+      YOKE_TRY(layers, unknown_layers(sizes, report));
+    }
+    if ((points.empty() && layers.empty()) || stops()) return {};
+    // From the first time that is measured to the last.
+    YOKE_TRY(const std::shared_ptr<void> company,
+             helpers_.keep_company(subject_, std::min(sizes.front(), kCompanyBatch)));
+    YOKE_TRY(Session * session, opened());
+    if (company != nullptr) budget_.forget_pace();
+    if (!budget_.knows_pace()) YOKE_CHECK(see_pace(*session, sizes.front()));
+    keep_to_budget(points, samples_of(layers));
+    total_ = done_ + kVisits * static_cast<int>(points.size() + layers.size());
+    budget_.plan(kVisits * (samples_of(points) + samples_of(layers)));
+    YOKE_CHECK(
+        go_round<profile::ComputeSample>(points, samples_of(layers), [&](Point& point) { return visit_point(point); }));
+    if (layers.empty() || stops()) return {};
+    YOKE_TRY(const auto timer, LayerTimer::open(*session, {.label_smoothing = subject_.job.label_smoothing}));
+    return go_round<profile::LayerGraph>(layers, 0, [&](LayerPoint& point) -> Status {
+      YOKE_TRY(const auto graph, visit_layers(point, *timer));
+      report.layers.insert_or_assign(point.lbs, graph);
+      return folder_->save_layers(point.lbs, graph, point.lbs == sizes.front());
+    });
+  }
+
+  /// The pace of this device as it is now: a step that does not count and one that does, of one worker.
+  Status see_pace(Session& session, int lbs) {
+    YOKE_CHECK(session.configure(lbs, 1, 0));
+    const Status seen = run_steps(session, lbs, kFloorSteps);
+    return seen.ok() ? seen : explained(seen.error(), lbs);
+  }
+
+  /// Where all cannot be visited three times, half of the workers is left out: what is beside it tells most of it. Says
+  /// so, and also where not even one visit to each of the others is within the budget. `later`: of layers.
+  void keep_to_budget(std::vector<Point>& points, double later) {
+    if (budget_.affords(kFloorSteps * kVisits * (samples_of(points) + later))) return;
+    const auto left_out =
+        std::erase_if(points, [&](const Point& point) { return point.vsw != 1 && point.vsw != most_vsw(point.lbs); });
+    if (left_out > 0) {
+      observer_.on_note(
+          fmt::format("the device's budget of {} is too short for half of the workers: one and the most are measured",
+                      budget_text()));
+    }
+    const double least = kFloorSteps * (samples_of(points) + later);
+    if (budget_.affords(least)) return;
+    observer_.on_note(fmt::format(
+        "the device's budget of {} is too short: to measure every time once takes about {}, and {} are left",
+        budget_text(), base::format_seconds(budget_.seconds_of(least)),
+        base::format_seconds(base::to_seconds(budget_.left()))));
+  }
+
+  /// Visits all of them three times, one after the other, and then, as often again, those whose visits do not agree.
+  /// All but the first visit only where the budget allows it, and as many visits to what comes `later` (in samples).
+  template <typename Measured>
+  Status go_round(std::vector<Errand<Measured>>& points, double later,
+                  const std::function<Status(Errand<Measured>&)>& visit) {
+    std::vector<Errand<Measured>*> due;
+    for (auto& point : points) due.push_back(&point);
+    for (int round = 0; round < kMostVisits; ++round) {
+      if (round == kVisits) {
+        std::erase_if(due,
+                      [](const auto* point) { return !point->confidence.noisy || point->visits.size() < kVisits; });
+        for (const auto* point : due) budget_.plan((kMostVisits - kVisits) * point->samples());
+        total_ += (kMostVisits - kVisits) * static_cast<int>(due.size());
+      }
+      for (auto* point : due) {
+        if (stops()) return {};
+        const double least = kFloorSteps * (point->samples() + std::min(round + 1, kVisits) * later);
+        if (round == 0 || budget_.affords(least)) {
+          YOKE_CHECK(visit(*point));
+          if (point->visits.size() == kVisits) ++measured_;
+        } else {
+          budget_.drop(point->samples());
+        }
+        ++done_;
+      }
+    }
+    note_confidence(points);
+    return {};
+  }
+
+  template <typename Measured>
+  void note_confidence(const std::vector<Errand<Measured>>& points) {
+    std::vector<std::string> few;
+    for (const auto& point : points) {
+      if (point.visits.size() < kVisits) {
+        ++measured_;
+        few.push_back(describe(point));
+      } else if (point.confidence.noisy) {
+        observer_.on_note(fmt::format(
+            "{}: times vary by {:.0f}%, so they are marked as noisy; measure again (--again) on a quiet machine",
+            describe(point), 100 * point.confidence.spread));
+      }
+    }
+    if (few.empty()) return;
+    observer_.on_note(fmt::format(
+        "the device's budget of {} was too short to measure at three moments: {}; those of fewer than three steps are "
+        "marked as noisy. The same command measures them again, and --budget gives it more time",
+        budget_text(), fmt::join(few, ", ")));
+  }
+
+  std::vector<Point> unknown_points(const std::vector<int>& sizes) {
     std::vector<Point> points;
     for (const int lbs : sizes) {
-      const auto counts = sampled_vsw(most_vsw(lbs));
-      total_ += static_cast<int>(counts.size()) - 3;
-      for (const int vsw : counts) {
+      for (const int vsw : sampled_vsw(most_vsw(lbs))) {
         const auto* known = sample_at(lbs, vsw);
         if (known != nullptr && is_complete(known->confidence) && !request_.again) {
-          take_seconds(lbs * vsw * kVisits);
           keep();
         } else {
-          points.push_back({.lbs = lbs, .vsw = vsw, .visits = {}});
+          points.push_back({.lbs = lbs, .vsw = vsw, .visits = {}, .confidence = {}});
         }
       }
     }
-    if (points.empty()) return {};
-    YOKE_CHECK(have_company(sizes.front()));
-    total_ += static_cast<int>(points.size()) * (kVisits - 1);
-    for (int visit = 0; visit < kVisits; ++visit) {
-      for (auto& point : points) {
-        if (stops()) return {};
-        YOKE_CHECK(visit_point(point));
-      }
-    }
-    for (const auto& point : points) {
-      note_if_noisy(fmt::format("{} x {} samples", point.vsw, point.lbs), *sample_at(point.lbs, point.vsw)->confidence);
-    }
-    return {};
+    return points;
   }
 
-  void note_if_noisy(const std::string& what, const profile::Confidence& confidence) {
-    if (!confidence.noisy) return;
-    observer_.on_note(fmt::format(
-        "{}: times vary by {:.0f}%, so they are marked as noisy; measure again (--again) on a quiet machine", what,
-        100 * confidence.spread));
-  }
-
-  /// From the first time that is measured to the last.
-  Status have_company(int lbs) {
-    if (has_company_) return {};
-    YOKE_TRY(company_, helpers_.keep_company(subject_, std::min(lbs, kCompanyBatch)));
-    has_company_ = true;
-    return {};
-  }
-
-  /// What an interruption left with fewer visits is not: it would keep the times of a moment for good.
+  /// What an interruption or a short budget left with fewer visits is not: it would keep the times of a moment for
+  /// good.
   static bool is_complete(const std::optional<profile::Confidence>& confidence) {
     return !confidence || confidence->visits.value_or(kVisits) >= kVisits;
   }
@@ -428,25 +548,22 @@ class Profiling {
   /// Publishes what is known after this visit.
   Status visit_point(Point& point) {
     const bool first = point.visits.empty();
-    begin(fmt::format("time of {} x {} samples{}", point.vsw, point.lbs, first ? "" : ", again"));
-    auto measured = compute_of(point, take_seconds(point.lbs * point.vsw));
+    begin(fmt::format("time of {}{}", describe(point), first ? "" : ", again"));
+    auto measured = compute_of(point, budget_.take_share(point.samples()));
     if (!measured.ok()) return explained(measured.error(), point.lbs);
     point.visits.push_back(*std::move(measured));
     std::vector<Visit> visits;
     for (const auto& visit : point.visits) visits.push_back({.ms = visit.total_ms, .confidence = *visit.confidence});
     const Typical counts = typical_visit(visits, kNoisy);
     profile::ComputeSample typical = point.visits[counts.visit];
-    typical.confidence = counts.confidence;
+    typical.confidence = point.confidence = counts.confidence;
     if (auto* known = sample_at(point.lbs, point.vsw)) {
       *known = typical;
     } else {
       auto& samples = at(point.lbs).compute;
       samples.insert(std::ranges::lower_bound(samples, point.vsw, {}, &profile::ComputeSample::vsw), typical);
     }
-    YOKE_CHECK(folder_->save_node());
-    ++done_;
-    if (is_complete(typical.confidence)) ++measured_;
-    return {};
+    return folder_->save_node();
   }
 
   struct Times {
@@ -454,12 +571,16 @@ class Profiling {
     double spent = 0;
   };
 
-  Result<Times> steps(Session& session, const Patience& patience) {
+  /// Steps of so many samples, for so many seconds; at least one, after one or more that do not count.
+  Result<Times> steps(Session& session, double samples, double seconds) {
+    int count = 0;
     double warm = 0;
     do {
       YOKE_TRY(const StepTimes step, session.step());
       warm += step.total;
-    } while (warm < kWarmUpSeconds);
+      ++count;
+    } while (warm < std::min(kWarmUpSeconds, seconds / 3));
+    const Patience patience{.seconds = seconds - warm, .least = 1, .least_seconds = kLeastSeconds};
     Times times;
     do {
       YOKE_TRY(const StepTimes step, session.step());
@@ -469,32 +590,33 @@ class Profiling {
       times.backward.add(step.backward);
       times.spent += step.total;
     } while (!patience.enough(times.total, times.spent));
-    seconds_left_ = std::max(0.0, seconds_left_ - warm - times.spent);
+    budget_.saw(samples * (count + times.total.count()), warm + times.spent);
     return times;
   }
 
-  /// One visit. The first one tells how steps vary; the others may be short.
+  /// One visit.
   Result<profile::ComputeSample> compute_of(const Point& point, double seconds) {
     YOKE_TRY(Session * session, opened());
     YOKE_CHECK(session->configure(point.lbs, point.vsw, 0));
-    const bool first = point.visits.empty();
-    const int least = first ? 3 : 1;
-    YOKE_TRY(const Times single,
-             steps(*session, {.seconds = seconds / 3, .least = least, .least_seconds = kLeastSeconds}));
+    // A further round is measured, not deduced, where there is time for it beside two steps that count.
+    constexpr int kRounds = kExtraRounds + 1;
+    const double samples = point.samples();
+    const bool rounds = seconds >= budget_.seconds_of(samples * (1 + 2 + kFloorSteps * kRounds));
+    YOKE_TRY(const Times single, steps(*session, samples, rounds ? seconds / 3 : seconds));
     const double total = single.total.median();
     const double update = session->update_seconds();
     const double passes = single.forward.median() + single.backward.median();
     // However a measurement was disturbed: a round takes at least its passes, and at most the step.
     const double shortest = std::min(passes, total);
-    double round = first ? std::max(shortest, total - update)
-                         : total * *point.visits.front().round_ms / point.visits.front().total_ms;
-    // A further round is measured, not deduced, where there is time for it.
-    const double warmed_step = 2 * (kExtraRounds + 1) * total;
-    if (first ? single.spent < seconds / 2 : single.spent + warmed_step < seconds) {
+    double round = 0;
+    if (rounds) {
       YOKE_CHECK(session->configure(point.lbs, point.vsw, kExtraRounds));
-      YOKE_TRY(const Times more,
-               steps(*session, {.seconds = seconds - single.spent, .least = least, .least_seconds = kLeastSeconds}));
+      YOKE_TRY(const Times more, steps(*session, samples * kRounds, seconds - single.spent));
       round = std::clamp((more.total.median() - total) / kExtraRounds, shortest, total);
+    } else if (point.visits.empty()) {
+      round = std::max(shortest, total - update);
+    } else {
+      round = total * *point.visits.back().round_ms / point.visits.back().total_ms;
     }
     // A round is more than its passes: what is around them is shared out, so that data, forward and backward are what
     // a round of accumulation takes.
@@ -514,57 +636,35 @@ class Profiling {
 
   // ---- layers ----------------------------------------------------------------------------------------------------
 
-  struct LayerPoint {
-    int lbs = 0;
-    std::vector<profile::LayerGraph> visits;
-  };
-
-  Status layers(const std::vector<int>& sizes, Report& report) {
+  Result<std::vector<LayerPoint>> unknown_layers(const std::vector<int>& sizes, Report& report) {
     std::vector<LayerPoint> points;
     for (const int lbs : sizes) {
       YOKE_TRY(const auto known, folder_->layers(lbs));
       if (known && is_complete(known->confidence()) && !request_.again) {
-        take_seconds(lbs * kVisits);
         report.layers.emplace(lbs, *known);
         keep();
       } else {
-        points.push_back({.lbs = lbs, .visits = {}});
+        points.push_back({.lbs = lbs, .visits = {}, .confidence = {}});
       }
     }
-    if (points.empty() || stops()) return {};
-    YOKE_CHECK(have_company(sizes.front()));
-    YOKE_TRY(Session * session, opened());
-    YOKE_TRY(const auto timer, LayerTimer::open(*session, {.label_smoothing = subject_.job.label_smoothing}));
-    total_ += static_cast<int>(points.size()) * (kVisits - 1);
-    for (int visit = 0; visit < kVisits; ++visit) {
-      for (auto& point : points) {
-        if (stops()) return {};
-        YOKE_TRY(const auto graph, visit_layers(point, *timer));
-        YOKE_CHECK(folder_->save_layers(point.lbs, graph, point.lbs == sizes.front()));
-        report.layers.insert_or_assign(point.lbs, graph);
-        ++done_;
-        if (is_complete(graph.confidence())) ++measured_;
-      }
-    }
-    for (const auto& point : points) {
-      note_if_noisy(fmt::format("layers with {} samples", point.lbs), *report.layers.at(point.lbs).confidence());
-    }
-    return {};
+    return points;
   }
 
   /// What is known after one more visit.
   Result<profile::LayerGraph> visit_layers(LayerPoint& point, LayerTimer& timer) {
     const bool first = point.visits.empty();
-    begin(fmt::format("layers with {} samples{}", point.lbs, first ? "" : ", again"));
+    begin(fmt::format("{}{}", describe(point), first ? "" : ", again"));
     const Patience patience{
-        .seconds = take_seconds(point.lbs), .least = first ? 3 : 1, .least_seconds = kLeastSeconds / kVisits};
+        .seconds = budget_.take_share(point.samples()), .least = 1, .least_seconds = kLeastSeconds / kVisits};
     const auto began = clock_.now();
     YOKE_TRY(auto graph, timer.measure(point.lbs, patience, kNoisy, clock_));
-    seconds_left_ = std::max(0.0, seconds_left_ - base::to_seconds(clock_.now() - began));
+    constexpr int kWarmUpPasses = 1;
+    budget_.saw(point.samples() * (kWarmUpPasses + graph.confidence()->count), base::to_seconds(clock_.now() - began));
     point.visits.push_back(std::move(graph));
     std::vector<Visit> visits;
     for (const auto& each : point.visits) visits.push_back({.ms = pass_ms(each), .confidence = *each.confidence()});
     const Typical typical = typical_visit(visits, kNoisy);
+    point.confidence = typical.confidence;
     return point.visits[typical.visit].with_confidence(typical.confidence);
   }
 
@@ -575,14 +675,11 @@ class Profiling {
   const base::Clock& clock_;
   const std::optional<std::int64_t> limit_;
   const base::Instant begin_;
+  Budget budget_;
   std::optional<Folder> folder_;
   std::unique_ptr<Session> session_;
-  std::shared_ptr<void> company_;
-  bool has_company_ = false;
   bool meets_ = false;
   std::int64_t building_ = 0;
-  double weights_left_ = 0;
-  double seconds_left_ = 0;
   int total_ = 0;
   int done_ = 0;
   int measured_ = 0;

@@ -31,14 +31,14 @@ enum class Part { kMemory, kCompute, kLayers, kBuckets };
 struct Request {
   Subject subject;
   std::set<Part> parts;
-  std::string out;       // profile folder
-  std::vector<int> lbs;  // local batch sizes, ascending; empty: those with a memory profile
-  int search_up_to = 0;  // beyond the last of `lbs`: doubles it, then looks for the largest that fits; 0: does not
-  int most_vsw = 32;     // workers at once that are tried for memory
-  int compute_vsw = 4;   // and for times
-  base::Duration budget = std::chrono::seconds(90);  // for times; every number is measured at least a few times
-  base::Duration pause{};                            // before the measurements of a device
-  bool again = false;                                // measure also what the folder holds
+  std::string out;          // profile folder
+  std::vector<int> lbs;     // local batch sizes, ascending; empty: those with a memory profile
+  int search_up_to = 0;     // beyond the last of `lbs`: doubles it, then looks for the largest that fits; 0: does not
+  int most_vsw = 32;        // workers at once that are tried for memory
+  int compute_vsw = 4;      // and for times
+  base::Duration budget{};  // for everything but the pause; every number is measured once, however long that takes
+  base::Duration pause{};   // before the measurements of a device
+  bool again = false;       // measure also what the folder holds
 };
 
 /// What a step under a limit came to.

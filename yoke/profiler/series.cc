@@ -10,6 +10,9 @@
 namespace yoke::profiler {
 namespace {
 
+constexpr int kLeastToTell = 3;           // values: fewer tell nothing of how they vary
+constexpr std::size_t kVisitsToTrim = 6;  // of which the ends do not count
+
 double middle(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
@@ -24,7 +27,7 @@ double Series::median() const {
 }
 
 double Series::spread() const {
-  if (values_.size() < 3) return std::numeric_limits<double>::infinity();
+  if (count() < kLeastToTell) return std::numeric_limits<double>::infinity();
   const double center = median();
   if (center == 0) return 0;
   std::vector<double> off;
@@ -49,11 +52,12 @@ Typical typical_visit(const std::vector<Visit>& visits, double noisy) {
   Typical typical{.visit = order[(order.size() - 1) / 2], .confidence = visits.front().confidence};
   typical.confidence.visits = static_cast<int>(visits.size());
   if (visits.size() == 1) return typical;
-  const double apart = visits[order.back()].ms - visits[order.front()].ms;
+  const std::size_t end = visits.size() >= kVisitsToTrim ? 1 : 0;
+  const double apart = visits[order[order.size() - 1 - end]].ms - visits[order[end]].ms;
   typical.confidence.spread = apart / 2 / visits[typical.visit].ms;
-  typical.confidence.noisy = typical.confidence.spread > noisy;
   typical.confidence.count = 0;
   for (const auto& visit : visits) typical.confidence.count += visit.confidence.count;
+  typical.confidence.noisy = typical.confidence.spread > noisy || typical.confidence.count < kLeastToTell;
   return typical;
 }
 

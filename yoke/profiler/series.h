@@ -34,8 +34,10 @@ struct Typical {
   profile::Confidence confidence;
 };
 
-/// The visit whose time is the middle one counts (of two, the quicker: what disturbs makes slower). The spread is half
-/// of what lies between the visits, over the time; one visit alone keeps its own. Precondition: one visit or more.
+/// The visit whose time is the middle one counts (of an even number, the quicker of the two: what disturbs makes
+/// slower). The spread is half of what lies between the visits, over the time; of six or more, between the second and
+/// the last but one, which hold the true median as surely as the ends of three do. One visit alone keeps its own.
+/// Fewer than three steps in all are noisy, however well they agree. Precondition: one visit or more.
 Typical typical_visit(const std::vector<Visit>& visits, double noisy);
 
 /// When to stop measuring: as soon as the interval is tight, or when the time is up and there is enough to tell.

@@ -22,6 +22,7 @@
 #include "yoke/cli/terminal.h"
 #include "yoke/cluster/cluster_file.h"
 #include "yoke/profile/profile_folder.h"
+#include "yoke/profiler/budget.h"
 #include "yoke/profiler/profiler.h"
 
 namespace yoke::cli {
@@ -33,7 +34,12 @@ using profiler::Part;
 
 constexpr int kMostVsw = 32;  // that memory is tried for where its limit is given
 constexpr int kUnbounded = 1 << 16;
-constexpr auto kMostForLinks = std::chrono::seconds(20);  // where --budget allows it
+
+/// Of the budget, what is kept for the links, which come last.
+base::Duration time_for_links(base::Duration budget) {
+  constexpr base::Duration kMost = std::chrono::seconds(20);
+  return std::min(kMost, budget / 10);
+}
 
 struct MeasureOptions {
   std::string model;
@@ -46,7 +52,7 @@ struct MeasureOptions {
   std::string node;
   std::string memory;
   std::optional<int> most_vsw;
-  std::string budget = "60s";
+  std::string budget = "150s";
   std::string pause = "0s";
   bool again = false;
 };
@@ -351,9 +357,6 @@ Result<profiler::Request> make_request(const MeasureOptions& options, std::set<P
   request.parts = std::move(parts);
   request.out = options.out.empty() ? "profiles/" + request.subject.job.model.name : options.out;
   request.again = options.again;
-  const auto budget = base::parse_duration(options.budget);
-  if (!budget.ok()) return option_error("--budget", budget.error().message);
-  request.budget = *budget;
   const auto pause = base::parse_duration(options.pause);
   if (!pause.ok()) return option_error("--pause", pause.error().message);
   request.pause = *pause;
@@ -375,12 +378,15 @@ struct Outcome {
   std::optional<profile::CommProfile> comm;
 };
 
-Status measure_nodes(profiler::Request& request, const Machine& machine, Display& display, Outcome& outcome,
-                     Context& context) {
+/// What is left of `budget` when a node begins is shared by those that are not yet measured, but for `links`.
+Status measure_nodes(profiler::Request& request, const Machine& machine, profiler::Budget& budget, base::Duration links,
+                     Display& display, Outcome& outcome, Context& context) {
   const StopSignals signals(StopSignals::Second::kEnds);
   Watcher watcher(display, signals);
+  auto nodes_left = static_cast<std::int64_t>(machine.measured.size());
   for (const auto& device : machine.measured) {
     if (outcome.interrupted) break;
+    request.budget = std::max(base::Duration::zero(), budget.left() - links) / nodes_left--;
     std::vector<engine::DeviceSpec> neighbours = machine.all;
     std::erase_if(neighbours, [&](const auto& other) { return other.id == device.id; });
     ProfilingChildren children(std::move(neighbours), context);
@@ -388,6 +394,7 @@ Status measure_nodes(profiler::Request& request, const Machine& machine, Display
     request.subject.device = device;
     auto measured = profiler::measure(request, children, watcher, context.clock);
     if (!measured.ok()) return at_option(measured.error(), {"--lbs", "--model"});
+    budget.exclude(request.pause);
     outcome.interrupted = measured->interrupted;
     if (context.json) {
       outcome.nodes.push_back(to_json(*measured, request.parts));
@@ -400,8 +407,8 @@ Status measure_nodes(profiler::Request& request, const Machine& machine, Display
 }
 
 /// The links between the devices of this machine.
-Status measure_links(const profiler::Request& request, const MeasureOptions& given, Display& display, Outcome& outcome,
-                     Context& context) {
+Status measure_links(const profiler::Request& request, const MeasureOptions& given, base::Duration time,
+                     Display& display, Outcome& outcome, Context& context) {
   const std::string file = base::join_path(request.out, "comm.json");
   if (base::exists(file) && !request.again) return {};
   YOKE_CHECK(check_comm_folder(request.out));
@@ -410,7 +417,7 @@ Status measure_links(const profiler::Request& request, const MeasureOptions& giv
   options.out = request.out;
   options.cluster = given.cluster;
   options.only_here = true;
-  if (request.budget < kMostForLinks) options.budget = given.budget;
+  options.budget = fmt::format("{}s", base::exact(base::to_seconds(time)));
   display.begin_links();
   YOKE_TRY(const CommOutcome links, profile_comm(options, context));
   outcome.interrupted = links.interrupted;
@@ -426,12 +433,19 @@ Status measure_links(const profiler::Request& request, const MeasureOptions& giv
 Status run_measure(const std::set<Part>& parts, bool links, const MeasureOptions& options, Context& context) {
   YOKE_TRY(Machine machine, find_devices(options));
   YOKE_TRY(profiler::Request request, make_request(options, parts, machine));
+  const auto whole = base::parse_duration(options.budget);
+  if (!whole.ok()) return option_error("--budget", whole.error().message);
+  if (*whole <= base::Duration::zero()) return option_error("--budget", "found 0, expected a time > 0, e.g. 150s");
+  profiler::Budget budget(*whole, context.clock);
   const auto began = context.clock.now();
   Outcome outcome;
   const bool linked = links && machine.all.size() > 1;
+  const base::Duration for_links = linked ? time_for_links(*whole) : base::Duration::zero();
   Display display(request.subject.job.model.name, machine.measured.size(), linked, context);
-  YOKE_CHECK(measure_nodes(request, machine, display, outcome, context));
-  if (linked && !outcome.interrupted) YOKE_CHECK(measure_links(request, options, display, outcome, context));
+  YOKE_CHECK(measure_nodes(request, machine, budget, for_links, display, outcome, context));
+  if (linked && !outcome.interrupted) {
+    YOKE_CHECK(measure_links(request, options, for_links, display, outcome, context));
+  }
   display.finish(!outcome.interrupted);
   outcome.notes = display.notes;
   if (outcome.interrupted) context.exit_code = kExitInterrupted;
@@ -482,8 +496,10 @@ void add_profile_measurements(CLI::App& group, Action& chosen) {
             command.option("--mode", options.mode,
                            "static: these sizes only; dynamic: on to the largest that fits (or the end of the range)");
           }
+          if (times || memory) {
+            command.option("--budget", options.budget, "time for everything: slow steps are repeated less often");
+          }
           if (times) {
-            command.option("--budget", options.budget, "time for measuring times on a device");
             command.option("--pause", options.pause, "before each device, to let it cool down, e.g. 300s");
           }
           command.flag("--again", options.again, "measure also what the folder holds");
