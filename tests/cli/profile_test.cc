@@ -127,7 +127,7 @@ TEST_F(ProfileCommand, MemoryIsTriedInAProcessWithThatLimit) {
   const double once = size["memory"]["weights"].get<double>() + size["memory"]["gradients"].get<double>() +
                       size["memory"]["optimizer"].get<double>() + size["memory"]["passes"].get<double>();
   // What was tried counts; the forecast is near it, since the workers' peaks need not coincide.
-  EXPECT_LE(once + worker * most, 60e6 * 1.2);
+  EXPECT_LE(once + worker * most, 60e6 * 1.35);
   EXPECT_GT(once + worker * (most + 1), 60e6 * 0.85);
   EXPECT_TRUE(base::exists(out + "/memory_profile_data/64/localhost/max_memory_profile_info.json"));
 }
