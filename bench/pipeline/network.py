@@ -263,7 +263,7 @@ def choose(folder, schedules, batches, options):
 
 
 def compare(hosts, folder, options):
-    shutil.copytree(os.path.join(folder, "..", "profiles"), folder)
+    shutil.copytree(os.path.join(os.path.dirname(folder), "profiles"), folder)
     link = {"bytes_per_second": bytes_a_second(hosts.rate), "latency_ms": 0} if options.emulated else measure_link(folder, hosts, options)
     bandwidth = link["bytes_per_second"]
     processor = link.get("processor_seconds_per_byte", 0)

@@ -6,10 +6,6 @@
 
 namespace yoke::profiler {
 
-base::Duration Budget::left() const {
-  return std::max(base::Duration::zero(), whole_ - (clock_->now() - begin_));
-}
-
 void Budget::saw(double samples, double seconds) {
   base::require(samples > 0, "a pace of no samples");
   seen_samples_ += samples;

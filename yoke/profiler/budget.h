@@ -1,6 +1,8 @@
 // The time that profiling may take, and how it is dealt out: slow steps are repeated less often, not for longer.
 #pragma once
 
+#include <algorithm>
+
 #include "yoke/base/clock.h"
 
 namespace yoke::profiler {
@@ -13,7 +15,7 @@ class Budget {
 
   base::Duration whole() const { return whole_; }
   /// Zero once it is spent.
-  base::Duration left() const;
+  base::Duration left() const { return std::max(base::Duration::zero(), whole_ - (clock_->now() - begin_)); }
   /// Waiting that is not to count.
   void exclude(base::Duration waited) { begin_ += waited; }
 
