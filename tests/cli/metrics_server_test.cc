@@ -40,7 +40,7 @@ class Metrics : public ::testing::Test {
     }
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   MetricsBoard board_{"le\"net", 2};
   std::unique_ptr<MetricsServer> server_ = *MetricsServer::start(
       0, [this] { return board_.to_text(); }, clock_);

@@ -37,7 +37,7 @@ class Processes : public ::testing::Test {
   static bool alive(int pid) { return ::kill(pid, 0) == 0; }
 
   const yoke::testing::TempFolder folder_;
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
 };
 
 TEST_F(Processes, CatchesOutputReportsAndEnds) {

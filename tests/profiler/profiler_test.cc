@@ -76,7 +76,7 @@ class Profiler : public ::testing::Test {
     return measure(request, helpers_, watcher_, clock_);
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   TempFolder folder_;
   FakeHelpers helpers_;
   Watcher watcher_;
