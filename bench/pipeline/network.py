@@ -191,10 +191,12 @@ def write_cluster(path, hosts, used, bandwidth):
 
 
 def measure_link(folder, hosts, options):
-    """Messages between two hosts, as Yoke's backend sees them. Leaves a comm.json, which plans are made with."""
+    """Messages between two hosts, as Yoke's backend sees them. Leaves a comm.json, which plans are made with.
+
+    The largest size shows what a share of a core does to long transfers; slow links leave it out."""
     addresses = ",".join(hosts.address(i) for i in range(2))
     commands = [[options.yoke, "--json", "profile", "comm", "--launcher", "hosts", "--hosts", addresses, "--rank", str(i),
-                 "--backends", "gloo", "--sizes", "1MiB,8MiB", "--budget", "15s", "--out",
+                 "--backends", "gloo", "--sizes", "1MiB,8MiB,100MiB", "--budget", "20s", "--out",
                  folder if i == 0 else os.path.join(folder, "comm-1")] for i in range(2)]
     measured = json.loads(hosts.run(commands, [{}, {}], 120))
     return next(each for each in measured["links"] if each["op"] == "message")

@@ -100,16 +100,27 @@ TEST(Network, RefusesDevicesThatAreNotThere) {
 
 TEST(Network, WhatIsLeftOpenIsAsMeasured) {
   profile::CommProfile comm;
-  comm.links = {{.scope = profile::LinkScope::kInter, .op = profile::LinkOp::kAllReduce, .latency_ms = 9},
+  comm.links = {{.scope = profile::LinkScope::kInter,
+                 .op = profile::LinkOp::kAllReduce,
+                 .ranks = 4,
+                 .latency_ms = 9,
+                 .bandwidth = {1e8}},
                 {.scope = profile::LinkScope::kInter,
                  .op = profile::LinkOp::kMessage,
                  .latency_ms = 2,
+                 .bandwidth = {6e8},
                  .processor_seconds_per_byte = 1e-9},
                 {.scope = profile::LinkScope::kInter, .op = profile::LinkOp::kMessage, .latency_ms = 7}};
   const NetworkOptions measured = with_measured_links({}, comm);
   EXPECT_DOUBLE_EQ(measured.inter_latency, 0.002);
   EXPECT_DOUBLE_EQ(measured.inter_processor, 1e-9);
   EXPECT_EQ(measured.intra_latency, 0);
+  // 1.5 times the bytes go around four ranks: at the pace of messages four times as fast as was measured.
+  EXPECT_DOUBLE_EQ(measured.inter_reduce_stretch, 4);
+  EXPECT_EQ(measured.intra_reduce_stretch, 0);
+  const Network network = make(nodes(2, 1, 1, 1), {{"n0", 0}, {"n1", 0}}, measured);
+  EXPECT_DOUBLE_EQ(network.ring({0, 1}).stretch, 4);
+  EXPECT_DOUBLE_EQ(make(nodes(1, 2, 1, 1), {{"n0", 0}, {"n0", 1}}, measured).ring({0, 1}).stretch, 1);
   EXPECT_DOUBLE_EQ(with_measured_links({.inter_latency = 0.5}, comm).inter_latency, 0.5);
 }
 

@@ -76,6 +76,14 @@ TEST(Simulator, RingAllReduce) {
   }
 }
 
+TEST(Simulator, AllReducesAreSlowerThanTheirMessagesIfTheyWereMeasuredSo) {
+  const auto schedule = schedule_of(data_plan(2, 1, 0));
+  Costs costs = uniform_costs(schedule, 1, 2);
+  costs.bucket_bytes = {{8}};
+  const NetworkOptions options{.intra_reduce_stretch = 3};
+  EXPECT_NEAR(run(schedule, costs, network_of(schedule, nodes(1, 2, 8, 1), options)).seconds, 3 + 3 * 1, kTight);
+}
+
 TEST(Simulator, ALoneDeviceReducesForNothing) {
   const auto schedule = schedule_of(data_plan(1, 1, 0));
   Costs costs = uniform_costs(schedule, 1, 2);

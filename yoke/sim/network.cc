@@ -29,6 +29,14 @@ NetworkOptions with_measured_links(NetworkOptions options, const profile::CommPr
       return each.scope == scope && each.op == profile::LinkOp::kMessage;
     });
     if (link == comm.links.end()) continue;
+    const auto reduce = std::ranges::find_if(comm.links, [&](const profile::LinkProfile& each) {
+      return each.scope == scope && each.op == profile::LinkOp::kAllReduce && each.backend == link->backend;
+    });
+    if (reduce != comm.links.end() && reduce->ranks > 1) {
+      const double around = 2.0 * (reduce->ranks - 1) / reduce->ranks;
+      const double stretch = link->bandwidth.bytes_per_s / (around * reduce->bandwidth.bytes_per_s);
+      fill(intra ? options.intra_reduce_stretch : options.inter_reduce_stretch, std::max(1.0, stretch));
+    }
     fill(intra ? options.intra_latency : options.inter_latency, link->latency_ms / 1000);
     fill(intra ? options.intra_processor : options.inter_processor, link->processor_seconds_per_byte.value_or(0));
   }
@@ -116,6 +124,9 @@ Path Network::ring(const std::vector<int>& members) const {
   }
   // The ring crosses the switch at several places at once, but what counts for its pace is one of them.
   if (outside) ring.resources.push_back(*switch_);
+  const int first = node_of_[static_cast<std::size_t>(order.front())];
+  const bool one_node = first == node_of_[static_cast<std::size_t>(order.back())];  // they are sorted
+  ring.stretch = std::max(1.0, one_node ? options_.intra_reduce_stretch : options_.inter_reduce_stretch);
   ring.latency = 2 * static_cast<double>(order.size() - 1) * slowest;
   return ring;
 }

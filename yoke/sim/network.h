@@ -25,6 +25,9 @@ struct NetworkOptions {
   // Processor seconds for a byte that is sent or received. Devices that are processors have them less for their passes.
   double intra_processor = 0;
   double inter_processor = 0;
+  // How much longer an all-reduce takes than its messages alone would: adding up takes time too. 0: not known, none.
+  double intra_reduce_stretch = 0;
+  double inter_reduce_stretch = 0;
   std::optional<double> switch_bytes_per_s;
 };
 
@@ -36,6 +39,7 @@ struct Path {
   std::vector<int> resources;  // indices into Network::capacities(); none: it takes no time beyond the latency
   double latency = 0;          // seconds in all
   double processor = 0;        // seconds for a byte, at both ends
+  double stretch = 1;          // of a ring: bytes take that much longer
 };
 
 /// Immutable. Devices are numbered as they were given.

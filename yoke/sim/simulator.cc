@@ -438,7 +438,7 @@ class Run {
       events_.order(now_ + collective.seconds + ring.latency, EventKind::kReduced, id);
       return;
     }
-    const int transfer = transfers_.begin(now_, bytes, ring);
+    const int transfer = transfers_.begin(now_, bytes * ring.stretch, ring);
     remember(transfer, true, static_cast<int>(id), collective.seconds + ring.latency);
     order_looks();
   }
