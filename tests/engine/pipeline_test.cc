@@ -672,5 +672,73 @@ TEST(Pipeline, AStageThatEndsInTheMiddleIsReportedByAll) {
   });
 }
 
+class AfterAFailure : public ::testing::TestWithParam<std::string> {};
+
+/// Rank 2 goes in the middle of training; the two that are left take a checkpoint and another plan in place.
+TEST_P(AfterAFailure, TheOthersGoOnFromACheckpoint) {
+  TestJob what = job_of("mlp", {1, 6, 6}, true);
+  const auto before = mixed_plan(what, {{2, 0}, {1, 0}, {1, 0}}, {}, 3);
+  const auto failing = GetParam() == "data"
+                           ? before
+                           : mixed_plan(what, {}, {{.replicas = {1, 1, 1}, .workers = 4, .schedule = GetParam()}}, 3);
+  const auto after = mixed_plan(what, {}, {{.replicas = {1, 1}, .workers = 4}}, 3);
+  const Trained still = train_plan(what, mixed_plan(what, {{1, 3}}, {}, 3), 5);
+  const auto store = comm::make_memory_store();
+  std::latch saved(3);
+  std::latch one_step(3);
+  Checkpoint checkpoint;
+  NamedTensors weights;
+  in_threads(3, [&](int rank) {
+    Rank own = make_rank(what, rank);
+    ASSERT_TRUE(own.trainer->configure(before, join_ranks(*store, "before", rank, 3), devices(3)).ok());
+    for (int step = 0; step < 2; ++step) EXPECT_TRUE(own.trainer->step().ok());
+    const auto snapshot = own.trainer->snapshot();
+    ASSERT_TRUE(snapshot.ok());
+    if (rank == 0) {
+      checkpoint.meta = snapshot->meta;
+      checkpoint.weights = copy_of(snapshot->weights);
+      checkpoint.optimizer = copy_of(snapshot->optimizer);
+    }
+    saved.arrive_and_wait();
+    ASSERT_TRUE(own.trainer->configure(failing, join_ranks(*store, "failing", rank, 3), devices(3)).ok());
+    EXPECT_TRUE(own.trainer->step().ok());
+    one_step.arrive_and_wait();
+    if (rank == 2) return;  // its group goes without a word
+    base::Result<StepReport> report = own.trainer->step();
+    while (report.ok() && !own.trainer->finished()) report = own.trainer->step();  // a stage may be ahead
+    ASSERT_FALSE(report.ok());
+    EXPECT_FALSE(own.trainer->at_rest());
+
+    const auto nobody = own.trainer->configure(after, join_ranks(*store, "nobody", rank, 2), devices(2));
+    ASSERT_FALSE(nobody.ok()) << "a state that is between two steps was taken";
+    EXPECT_THAT(nobody.error().to_string(), HasSubstr("resume from a checkpoint"));
+
+    // One rank that has a whole state is enough.
+    if (rank == 1) {
+      ASSERT_TRUE(own.trainer->restore(checkpoint, "saved").ok());
+    }
+    const auto configured = own.trainer->configure(after, join_ranks(*store, "after", rank, 2), devices(2));
+    ASSERT_TRUE(configured.ok()) << configured.error().to_string();
+    EXPECT_TRUE(own.trainer->at_rest());
+    for (int step = 0; step < 3; ++step) {
+      const auto done = own.trainer->step();
+      ASSERT_TRUE(done.ok()) << done.error().to_string();
+    }
+    const auto last = own.trainer->snapshot();
+    ASSERT_TRUE(last.ok()) << last.error().to_string();
+    if (rank == 0) weights = copy_of(last->weights);
+    EXPECT_TRUE(own.trainer->group().close().ok());
+  });
+  std::ranges::sort(weights, {}, [](const auto& named) { return named.first; });
+  EXPECT_TRUE(same_bits(still.weights, weights)) << difference(still.weights, weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, AfterAFailure, ::testing::Values("data", "1f1b-flush", "1f1b-stash"),
+                         [](const auto& param) {
+                           return param.param == "data"         ? "OfDataLanes"
+                                  : param.param == "1f1b-flush" ? "OfAPipeline"
+                                                                : "OfAPipelineThatRunsOn";
+                         });
+
 }  // namespace
 }  // namespace yoke::engine::testing

@@ -20,6 +20,12 @@
 #include "yoke/plan/schedule_run.h"
 
 namespace yoke::engine {
+namespace {
+
+/// Steps done, of a rank whose state is not to be taken.
+constexpr std::int64_t kNoState = -1;
+
+}  // namespace
 
 struct Trainer::Core {
   explicit Core(TrainerOptions how, const base::Clock& time)
@@ -52,9 +58,11 @@ struct Trainer::Core {
   /// Before a plan says otherwise a rank holds the whole model.
   base::Status hold_all() {
     if (holding) return {};
-    YOKE_CHECK(hold({.first = 0, .last = options.architecture.blocks.size()}));
+    YOKE_CHECK(hold(whole_model()));
     return {};
   }
+
+  BlockRange whole_model() const { return {.first = 0, .last = options.architecture.blocks.size()}; }
 
   LaneOptions lane_options() const {
     return {.speed = options.speed,
@@ -79,7 +87,7 @@ struct Trainer::Core {
     if (static_cast<int>(devices.size()) != in->size()) {
       return base::input_error(fmt::format("{} devices for a group of {} ranks", devices.size(), in->size()));
     }
-    base::require(at_rest(), "another plan in the middle of a span");
+    base::require(!span, "another plan in the middle of a span");
     auto accepted = lay_out(wanted, *in, devices);
     if (!accepted.ok()) {
       // All ranks refuse it: none of them is lost, and the slower ones shall hear the reason and not that.
@@ -108,15 +116,17 @@ struct Trainer::Core {
 
   /// This rank then holds the blocks of the layout, in the state of the rank that is furthest.
   base::Status share_state() {
-    const bool fresh = !altered && progress.cursor.step == 0;
-    const bool first_time = holding == nullptr;
+    const bool fresh = !altered && !torn && progress.cursor.step == 0;
+    const bool nothing_yet = holding == nullptr || torn;
     YOKE_TRY(const auto before, hold(layout->range()));
-    if (group->size() == 1 && !before) return {};
-    const Holding* kept = before ? before.get() : (first_time ? nullptr : holding.get());
+    if (group->size() == 1 && !before && !torn) return {};
+    const Holding* kept = nothing_yet ? nullptr : (before ? before.get() : holding.get());
     auto numbers = progress.pack();
-    YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .steps = progress.cursor.step}, numbers,
+    const std::int64_t steps = torn ? kNoState : progress.cursor.step;
+    YOKE_CHECK(agree({.now = holding.get(), .before = kept, .fresh = fresh, .steps = steps}, numbers,
                      options.architecture.blocks.size(), *group, deadline()));
     progress.unpack(numbers);
+    torn = false;
     return {};
   }
 
@@ -164,11 +174,23 @@ struct Trainer::Core {
   };
 
   bool finished() const { return static_cast<std::int64_t>(progress.cursor.epoch) >= options.job.epochs; }
-  bool at_rest() const { return !span; }
+  bool at_rest() const { return !span && !torn; }
 
   base::Result<StepReport> step(bool stop) {
     base::require(!finished(), "a step after the last epoch");
-    return layout->runs_on() ? follow_step(stop) : whole_step(stop);
+    base::require(!torn, "a step after one that failed");
+    auto report = layout->runs_on() ? follow_step(stop) : whole_step(stop);
+    if (!report.ok()) abandon(report.error());
+    return report;
+  }
+
+  /// After a step that failed: some of it may have been applied, and nothing is to run on.
+  void abandon(const base::Error& error) {
+    torn = true;
+    if (!span) return;
+    stop_all(error);  // the stage's thread may be waiting for other ranks
+    stage.reset();
+    span.reset();
   }
 
   /// A step that begins and ends by itself.
@@ -323,11 +345,12 @@ struct Trainer::Core {
   base::Error not_finite(const LaneReport& report, double used_rate, const base::Deadline& by) {
     std::int64_t worker = report.bad_worker.value_or(-1);
     const auto shared = group->run(comm::all_reduce(std::span(&worker, 1), comm::Reduction::kMax), by);
-    if (!shared.ok()) return shared.error();
+    // All ranks know of it by now: one that is quick to end must not become the reason of the others.
+    const std::string whose = shared.ok() ? fmt::format("worker {}", worker) : "a worker";
     return base::input_error(
-        fmt::format("the loss of worker {} is not finite at step {} (epoch {}, lr {:g}); checkpoints from before are "
+        fmt::format("the loss of {} is not finite at step {} (epoch {}, lr {:g}); checkpoints from before are "
                     "kept. {}",
-                    worker, progress.cursor.step + 1, progress.cursor.epoch, used_rate, kWhatHelps));
+                    whose, progress.cursor.step + 1, progress.cursor.epoch, used_rate, kWhatHelps));
   }
 
   // ---- between steps -------------------------------------------------------------------------------------------
@@ -346,8 +369,7 @@ struct Trainer::Core {
 
   base::Result<Measurement> measure(int lbs, int vsw) {
     YOKE_CHECK(hold_all());
-    base::require(holding->range().last == options.architecture.blocks.size() && holding->range().first == 0,
-                  "a measurement of a part of the model");
+    base::require(holding->range() == whole_model(), "a measurement of a part of the model");
     return measure_passes(
         {.holding = *holding, .lane = data_lane(), .data = *options.train, .device = *options.device, .seed = seed()},
         lbs, vsw, options.patience, clock);
@@ -368,8 +390,11 @@ struct Trainer::Core {
 
   base::Status restore(const Checkpoint& checkpoint, const std::string& where) {
     YOKE_CHECK(hold_all());
+    // Ranks that are gone may have had the other blocks: after a failure each one that is left takes all of them.
+    if (torn) YOKE_CHECK(hold(whole_model()));
     YOKE_CHECK(restore_snapshot(checkpoint, where, options.architecture, sampler, *holding, progress));
     altered = true;
+    torn = false;
     if (orders) orders->forget();
     return {};
   }
@@ -388,6 +413,7 @@ struct Trainer::Core {
   // The state.
   std::unique_ptr<Holding> holding;  // from the first need on
   bool altered = false;              // weights are not those of the seed, though no update was made
+  bool torn = false;                 // a step failed: the state may be one between two steps
   TrainingProgress progress;
 
   // How the next step runs: from configure() on.

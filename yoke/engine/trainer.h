@@ -55,19 +55,21 @@ class Trainer {
   /// From the next step on trains by this plan in this group, whose rank i is `devices[i]`: data lanes, pipeline lanes,
   /// or both beside each other. Every rank of the group calls it. Afterwards all have, in the blocks they hold, the
   /// state of the one that is furthest. Input error if the plan does not fit the devices or the model, or if ranks were
-  /// given different ones. Precondition: at_rest().
+  /// given different ones. A rank whose step has failed takes the state of the others; peer error if none has it.
+  /// Precondition: at_rest(), or the last step has failed.
   base::Status configure(const plan::Plan& plan, std::unique_ptr<comm::Group> group,
                          const std::vector<cluster::DeviceId>& devices);
   /// Gives the group back, e.g. to plan anew with it. Precondition: configured.
   std::unique_ptr<comm::Group> release_group();
 
-  /// One update. Precondition: configured and not finished(). On an error the step may have been applied in part: only
-  /// configure(), restore() or the end may follow. `stop`: this rank would like to stop; wants_stop() then tells, on
-  /// all ranks, whether any would.
+  /// One update. Precondition: configured and not finished(). On an error the step may have been applied in part and
+  /// the group is of no more use: only restore(), configure() with another group, or the end may follow. `stop`: this
+  /// rank would like to stop; wants_stop() then tells, on all ranks, whether any would.
   base::Result<StepReport> step(bool stop = false);
   bool wants_stop() const;
-  /// Whether the state is that after the last step and nothing beyond. Pipelines that are not drained after each step
-  /// are at rest now and then only: at the end of an epoch, when a checkpoint is due, and every few hundred steps.
+  /// Whether the state is that after the last step and nothing beyond: not after one that failed. Pipelines that are
+  /// not drained after each step are at rest now and then only: at the end of an epoch, when a checkpoint is due, and
+  /// every few hundred steps.
   bool at_rest() const;
   /// Whether all epochs are done.
   bool finished() const;
@@ -84,7 +86,8 @@ class Trainer {
   /// all of them if a weight is not finite: what training cannot go on with shall not replace what it can.
   /// Precondition: at_rest().
   base::Result<Checkpoint> snapshot();
-  /// Takes a checkpoint's state. Input error that names what does not fit; nothing is changed then.
+  /// Takes a checkpoint's state; after a failed step that of all blocks. Input error that names what does not fit;
+  /// nothing is changed then.
   base::Status restore(const Checkpoint& checkpoint, const std::string& where);
   /// Copies these weights in before training, e.g. pretrained ones.
   base::Status load(const NamedTensors& weights, const std::string& where);
