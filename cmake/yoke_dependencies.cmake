@@ -37,15 +37,18 @@ if(YOKE_TORCH)
 
   # <torch/torch.h> takes half a minute to read: it is precompiled once, and every module below the torch line uses it.
   file(WRITE "${PROJECT_BINARY_DIR}/torch_pch.cc" "")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND Torch_VERSION VERSION_LESS 2)
+    set(yoke_before_torch "${PROJECT_SOURCE_DIR}/cmake/vector_for_clang.h")
+  endif()
   add_library(yoke_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
   target_link_libraries(yoke_torch_pch PRIVATE yoke_compile_options yoke_torch fmt::fmt)
-  target_precompile_headers(yoke_torch_pch PRIVATE <torch/torch.h>)
+  target_precompile_headers(yoke_torch_pch PRIVATE ${yoke_before_torch} <torch/torch.h>)
   if(YOKE_TESTS)
     # Tests are compiled with other options (see yoke_test), so they need one of their own.
     add_library(yoke_torch_test_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
     target_link_libraries(yoke_torch_test_pch PRIVATE yoke_compile_options yoke_torch fmt::fmt GTest::gmock)
     target_compile_options(yoke_torch_test_pch PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
-    target_precompile_headers(yoke_torch_test_pch PRIVATE <torch/torch.h> <gmock/gmock.h>)
+    target_precompile_headers(yoke_torch_test_pch PRIVATE ${yoke_before_torch} <torch/torch.h> <gmock/gmock.h>)
   endif()
 endif()
 

@@ -131,7 +131,8 @@ base::Result<Architecture> make(const ModelOptions& options) {
     }
     std::vector<int> sources = graph.predecessors(order[i]);
     std::ranges::sort(sources);
-    sources.erase(std::ranges::unique(sources).begin(), sources.end());
+    // Not std::ranges::unique, which clang 14 cannot compile.
+    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
     for (const int source : sources) {
       const auto& from = graph.layers()[static_cast<std::size_t>(source)];
       for (std::size_t k = 0; k < from.output_bytes.size(); ++k) {
