@@ -56,6 +56,13 @@ TEST(RunFolder, IsMadeLockedAndKnown) {
   EXPECT_TRUE(RunFolder::open(at(path)).ok()) << "nothing was trained there: it may be begun anew";
 }
 
+TEST(RunFolder, IsShownAsItWouldBeTyped) {
+  const auto here = std::filesystem::current_path();
+  EXPECT_EQ(as_typed((here / "runs/job-1").string()), "runs/job-1");
+  EXPECT_EQ(as_typed(here.string()), here.string());
+  EXPECT_EQ(as_typed((here.parent_path() / "elsewhere").string()), (here.parent_path() / "elsewhere").string());
+}
+
 TEST(RunFolder, OtherPeoplesFoldersAreNotTouched) {
   const TempFolder temp;
   temp.write("mine/job.yaml", kJob);

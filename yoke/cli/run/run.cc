@@ -21,6 +21,7 @@
 #include "yoke/cli/run/metrics_server.h"
 #include "yoke/cli/run/prepare.h"
 #include "yoke/cli/run/recorder.h"
+#include "yoke/cli/run/run_folder.h"
 #include "yoke/cli/run/run_result.h"
 #include "yoke/cli/run/trace_files.h"
 #include "yoke/cli/terminal.h"
@@ -91,7 +92,7 @@ class Run {
     const LaunchHooks hooks{.report = [this](int rank, std::string_view line) { take(rank, line); },
                             .stop_requests = [&] { return heed(signals.count()); }};
     context_.log.info("{} {} in {}", facts_.devices.size(), facts_.devices.size() == 1 ? "rank" : "ranks",
-                      facts_.folder);
+                      as_typed(facts_.folder));
     YOKE_TRY(const LaunchOutcome outcome, run_ranks(commands(store->port()), LaunchTimes{}, hooks, context_.clock));
     display_.finish();
     if (options_.trace) merge();
@@ -194,7 +195,7 @@ class Run {
                  {{"interrupted", true}, {"saved", saved}, {"steps", facts_.step}, {"run_dir", facts_.folder}});
     } else {
       context_.out << fmt::format("interrupted at step {}: {}\n`yoke run {} --run-dir {} --resume` goes on\n",
-                                  facts_.step, how, options_.job, facts_.folder);
+                                  facts_.step, how, options_.job, as_typed(facts_.folder));
     }
     return {};
   }
@@ -211,7 +212,7 @@ class Run {
       json["run_dir"] = facts_.folder;
       print_json(context_, json);
     } else {
-      context_.out << summarize(result, facts_.folder);
+      context_.out << summarize(result, as_typed(facts_.folder));
     }
     return {};
   }

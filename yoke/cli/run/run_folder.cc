@@ -252,4 +252,13 @@ Result<std::vector<JobChange>> RunFolder::put_job(const plan::Job& job) const {
   return changes;
 }
 
+std::string as_typed(const std::string& absolute_path) {
+  std::error_code failure;
+  const auto here = std::filesystem::current_path(failure);
+  if (failure) return absolute_path;
+  const auto relative = std::filesystem::path(absolute_path).lexically_relative(here);
+  const bool below = !relative.empty() && *relative.begin() != ".." && relative != ".";
+  return below ? relative.string() : absolute_path;
+}
+
 }  // namespace yoke::cli

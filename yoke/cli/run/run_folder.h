@@ -61,4 +61,7 @@ class RunFolder {
   bool resumes_;
 };
 
+/// As people would type it: relative where it is below the working directory.
+std::string as_typed(const std::string& absolute_path);
+
 }  // namespace yoke::cli
