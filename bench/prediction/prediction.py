@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """How well profiles foretell steps: profiles models on this machine, prices plans, runs them, compares.
 
-    bench/prediction/prediction.py [--build build/release] [--models small_cnn,resnet18,vgg11] [--devices 1,2]
+    bench/prediction/prediction.py [--build build/release] [--models small_cnn,resnet18,vgg11] [--devices 1,2] [--runs 3]
 
 Two devices are unlike: one waits as long again as it computes (`speed: 0.5`). Every plan is run by `yoke run` with a plan
-file; its prediction is that of the cost model `measured` (and, beside it, `iidp`). Prints one JSON object: every case,
-and the median and worst error over all of them. Progress goes to stderr.
+file, all plans of a model in turns; what counts is the median of its runs, for a virtual machine may be slow for
+a minute, and its cores far from each other (see docs/benchmarks.md). The prediction is that of the cost model `measured`
+(and, beside it, `iidp`). Prints one JSON object: every case, and the median and worst error over all of them. Progress
+goes to stderr.
 """
 import argparse
 import json
@@ -99,6 +101,7 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--models", default="small_cnn,resnet18,vgg11")
     parser.add_argument("--devices", default="1,2")
+    parser.add_argument("--runs", type=int, default=3, help="of every plan")
     options = parser.parse_args()
     yoke = os.path.abspath(os.path.join(options.build, "bin", "yoke"))
     results = []
@@ -113,17 +116,26 @@ def main():
                 out = os.path.join(work, f"{model}-{devices}")
                 say(f"profile {model} for {devices}")
                 seconds[f"{model}, {devices}"] = profile(yoke, model, cluster, out)
+                cases = []
                 for lbs, lanes in cases_of(model, devices):
                     text = ",".join(f"{name}:{vsw}:{ga}" for name, (vsw, ga) in zip(names, lanes))
-                    plan = os.path.join(work, "plan.json")
+                    plan = os.path.join(work, f"plan{len(cases)}.json")
                     iidp = price(options.build, cluster, out, "iidp", lbs, text, plan)["step_seconds"]
                     measured = price(options.build, cluster, out, "measured", lbs, text, plan)["step_seconds"]
-                    step = run_plan(yoke, model, cluster, plan, measured, work)
-                    results.append({"model": model, "devices": devices, "lbs": lbs, "lanes": text,
-                                    "predicted": measured, "predicted_iidp": iidp, "measured": step,
-                                    "error": measured / step - 1, "error_iidp": iidp / step - 1})
-                    say(f"{model} {lbs} {text}: {measured * 1e3:.1f} ms, iidp {iidp * 1e3:.1f} ms, "
-                        f"ran {step * 1e3:.1f} ms ({100 * (measured / step - 1):+.1f}%)")
+                    cases.append({"model": model, "devices": devices, "lbs": lbs, "lanes": text, "plan": plan,
+                                  "predicted": measured, "predicted_iidp": iidp, "runs": []})
+                for _ in range(options.runs):
+                    for case in cases:
+                        case["runs"].append(run_plan(yoke, model, cluster, case["plan"], case["predicted"], work))
+                for case in cases:
+                    del case["plan"]
+                    case["measured"] = statistics.median(case["runs"])
+                    case["error"] = case["predicted"] / case["measured"] - 1
+                    case["error_iidp"] = case["predicted_iidp"] / case["measured"] - 1
+                    runs = ", ".join(f"{seconds * 1e3:.1f}" for seconds in case["runs"])
+                    say(f"{model} {case['lbs']} {case['lanes']}: {case['predicted'] * 1e3:.1f} ms, "
+                        f"iidp {case['predicted_iidp'] * 1e3:.1f} ms, ran {runs} ms ({100 * case['error']:+.1f}%)")
+                results += cases
     summary = {}
     for key in ("error", "error_iidp"):
         errors = [abs(result[key]) for result in results]
