@@ -25,7 +25,7 @@ plan::Job standing_still(plan::Job job) {
 
 base::Result<std::unique_ptr<Session>> Session::open(const Subject& subject, bool meet, const base::Clock& clock) {
   return guarded([&]() -> base::Result<std::unique_ptr<Session>> {
-    std::unique_ptr<Session> session(new Session(clock));
+    std::unique_ptr<Session> session(new Session);
     session->job_ = standing_still(subject.job);
     const plan::Job& job = session->job_;
     session->id_ = subject.device.id;

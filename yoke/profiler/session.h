@@ -44,9 +44,8 @@ class Session {
   tensor::Device& device() { return *device_; }
 
  private:
-  explicit Session(const base::Clock& clock) : clock_(clock) {}
+  Session() = default;
 
-  const base::Clock& clock_;
   cluster::DeviceId id_;
   plan::Job job_;
   std::unique_ptr<tensor::Device> device_;
