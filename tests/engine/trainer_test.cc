@@ -9,6 +9,7 @@
 #include "tests/support/temp_folder.h"
 #include "yoke/engine/optimizer/lr.h"
 #include "yoke/tensor/compat.h"
+#include "yoke/tensor/device.h"
 
 namespace yoke::engine::testing {
 namespace {
@@ -123,6 +124,7 @@ TEST_P(PlainTorch, IsWhatWorkersCompute) {
   torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(1e-4));
   const data::Sampler sampler(what.samples, 7);
   const data::StepShape shape{.workers = workers, .lbs = lbs};
+  const auto device = tensor::make_cpu_device(1);
   data::Cursor cursor;
   for (int step = 0; step < steps; ++step) {
     optimizer.zero_grad();
@@ -139,7 +141,7 @@ TEST_P(PlainTorch, IsWhatWorkersCompute) {
       {
         std::optional<tensor::Autocast> autocast;
         if (precision == plan::Precision::kBf16) autocast.emplace(torch::kCPU, torch::kBFloat16);
-        network.forward(flow, {.training = true, .generator = generator_for(draw, torch::kCPU)});
+        network.forward(flow, {.training = true, .generator = generator_for(draw, *device)});
         loss = torch::cross_entropy_loss(flow.at("x"), flow.at("targets"));
       }
       EXPECT_EQ(loss.scalar_type(), torch::kFloat);

@@ -140,7 +140,7 @@ struct DataLane::Core {
     models::NamedTensors inputs;
     for (const auto& [name, tensor] : batch.tensors) inputs.emplace_back(name, device.upload(tensor));
     models::Flow flow(std::move(inputs));
-    const models::Pass pass{.training = train, .generator = generator_for(work.draw, device.where())};
+    const models::Pass pass{.training = train, .generator = generator_for(work.draw, device)};
     const bool keeps_buffers = train && work.worker == 0;
     if (keeps_buffers || !train) parameters.copy_buffers_to(slot.replica.network());
 

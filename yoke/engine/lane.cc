@@ -17,12 +17,8 @@ void LaneReport::add(const models::Score& score, double loss_value, std::int64_t
   if (!std::isfinite(loss_value) && !bad_worker) bad_worker = worker;
 }
 
-at::Generator generator_for(const base::StreamName& name, torch::Device device) {
-  const auto seed = base::Stream(name).bits64();
-  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
-  auto generator = at::globalContext().defaultGenerator(device).clone();
-  generator.set_current_seed(seed);
-  return generator;
+at::Generator generator_for(const base::StreamName& name, const tensor::Device& device) {
+  return device.make_generator(base::Stream(name).bits64());
 }
 
 void forward(models::Network& network, models::Flow& flow, const models::Pass& pass, plan::Precision precision,

@@ -18,6 +18,7 @@
 #include "yoke/data/loader.h"
 #include "yoke/models/model.h"
 #include "yoke/plan/job.h"
+#include "yoke/tensor/device.h"
 
 namespace yoke::engine {
 
@@ -77,7 +78,7 @@ struct LaneOptions {
 };
 
 /// The generator of a worker's own draws.
-at::Generator generator_for(const base::StreamName& name, torch::Device device);
+at::Generator generator_for(const base::StreamName& name, const tensor::Device& device);
 
 /// A forward pass in the job's precision.
 void forward(models::Network& network, models::Flow& flow, const models::Pass& pass, plan::Precision precision,

@@ -237,7 +237,7 @@ struct StageLane::Core {
     models::NamedTensors inputs;
     for (const auto& crossing : flight.received) inputs.emplace_back(crossing.name, crossing.tensor);
     models::Flow flow(std::move(inputs));
-    const models::Pass pass{.training = train, .generator = generator_for(flight.work.draw, device.where())};
+    const models::Pass pass{.training = train, .generator = generator_for(flight.work.draw, device)};
     const bool keeps_buffers = train && !again && flight.work.worker == 0;
     auto& parameters = holding.parameters();
     if (keeps_buffers || !train) parameters.copy_buffers_to(replica.network());

@@ -141,16 +141,10 @@ Network::Network(const Architecture& architecture, const BuildOptions& options) 
 }
 
 void Network::forward(Flow& flow, const Pass& pass) {
-  Pass block_pass = pass;
-  std::uint64_t number = 0;
-  if (pass.generator) {
-    number = draw(*pass.generator);
-    block_pass.generator = pass.generator->clone();
-  }
+  std::optional<at::Generator> generator = pass.generator;
+  const std::uint64_t number = generator ? draw(*generator) : 0;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    if (pass.generator) {
-      block_pass.generator->set_current_seed(block_seed(number, first_ + i, base::Purpose::kDropout));
-    }
+    if (generator) generator->set_current_seed(block_seed(number, first_ + i, base::Purpose::kDropout));
     // Described before the block takes its tensors out.
     const auto refused = [&, input = flow.contains("x") ? shape_text(flow.at("x")) : "none"](const auto& error) {
       return base::Failure(
@@ -158,7 +152,7 @@ void Network::forward(Flow& flow, const Pass& pass) {
                                         names_[i], input, torch_reason(error))));
     };
     try {
-      blocks_[i]->forward(flow, block_pass);
+      blocks_[i]->forward(flow, pass);
     } catch (const base::Failure&) {
       throw;
     } catch (const c10::OutOfMemoryError&) {
@@ -169,6 +163,7 @@ void Network::forward(Flow& flow, const Pass& pass) {
       throw refused(error);
     }
   }
+  if (generator) generator->set_current_seed(number);  // for the next pass, whichever blocks this network has
 }
 
 std::vector<NamedTensor> Network::parameters() const {

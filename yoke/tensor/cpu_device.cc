@@ -46,6 +46,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads) : threads_(threads) {}
 
   torch::Device where() const override { return torch::kCPU; }
+  at::Generator make_generator(std::uint64_t seed) const override { return at::detail::createCPUGenerator(seed); }
   std::unique_ptr<Slot> enter(int /*slot*/, int slots) override {
     // Holds for the calling thread: each has its own team of kernel threads.
     const int threads = std::max(1, threads_ / slots);

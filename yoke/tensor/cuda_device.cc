@@ -1,6 +1,7 @@
 // Compiled by the preset `cuda-check`; there was no GPU to run it on yet.
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -60,6 +61,11 @@ class CudaDevice final : public Device {
   explicit CudaDevice(c10::DeviceIndex index) : index_(index) {}
 
   torch::Device where() const override { return {torch::kCUDA, index_}; }
+  at::Generator make_generator(std::uint64_t seed) const override {
+    auto generator = at::make_generator<at::CUDAGeneratorImpl>(index_);
+    generator.set_current_seed(seed);
+    return generator;
+  }
   std::unique_ptr<Slot> enter(int /*slot*/, int /*slots*/) override { return std::make_unique<CudaSlot>(index_); }
   std::unique_ptr<Fence> make_fence() override { return std::make_unique<CudaFence>(); }
   torch::Tensor upload(const torch::Tensor& host) override {

@@ -42,6 +42,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual torch::Device where() const = 0;
+  /// A generator of its own. (libtorch 1.13 leaks what Generator::clone() returns.)
+  virtual at::Generator make_generator(std::uint64_t seed) const = 0;
   /// Makes the calling thread slot `slot` of `slots` that compute at once. Destroy it in the same thread.
   virtual std::unique_ptr<Slot> enter(int slot, int slots) = 0;
   virtual std::unique_ptr<Fence> make_fence() = 0;
