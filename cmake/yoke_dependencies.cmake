@@ -20,6 +20,11 @@ if(YOKE_TORCH)
   add_library(yoke_torch INTERFACE)
   target_link_libraries(yoke_torch INTERFACE ${TORCH_LIBRARIES})
   target_include_directories(yoke_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  # Without NDEBUG some classes of libtorch have other members than in the library, which was built with it.
+  string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" yoke_flags)
+  if(NOT "${${yoke_flags}}" MATCHES "NDEBUG")
+    target_compile_definitions(yoke_torch INTERFACE NDEBUG)
+  endif()
   # libtorch takes whatever BLAS the system's alternatives name. One with threads of its own beside libtorch's makes small
   # models several times slower: both spin on the same cores. So programs name the one that uses OpenMP, as libtorch does.
   if(YOKE_OPENMP_BLAS)
