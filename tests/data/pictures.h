@@ -33,7 +33,7 @@ inline Picture make_picture(int width, int height, int channels = 3, std::uint64
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < channels; ++c) {
         const int slope = c == 0 ? x * 180 / width : c == 1 ? y * 180 / height : (x + y) * 180 / (width + height);
-        const int stripe = ((x + static_cast<int>(seed) * 7) / (11 + 8 * c) + y / 23) % 2 * 50;
+        const int stripe = ((x + static_cast<int>(seed % 1000) * 7) / (11 + 8 * c) + y / 23) % 2 * 50;
         const int speck = noise == 0 ? 0 : static_cast<int>(stream.bits32() % noise);
         picture.bytes.push_back(static_cast<std::uint8_t>(slope + stripe + speck));
       }

@@ -125,6 +125,7 @@ void Sha256::compress(const unsigned char* blocks, std::size_t count) {
 }
 
 void Sha256::update(std::string_view bytes) {
+  if (bytes.empty()) return;
   total_ += bytes.size();
   if (pending_size_ > 0) {
     const std::size_t taken = std::min(kBlock - pending_size_, bytes.size());
@@ -138,7 +139,7 @@ void Sha256::update(std::string_view bytes) {
   const std::size_t whole = bytes.size() / kBlock;
   if (whole > 0) compress(reinterpret_cast<const unsigned char*>(bytes.data()), whole);
   bytes.remove_prefix(whole * kBlock);
-  if (!bytes.empty()) std::memcpy(pending_.data(), bytes.data(), bytes.size());
+  std::memcpy(pending_.data(), bytes.data(), bytes.size());
   pending_size_ = bytes.size();
 }
 
