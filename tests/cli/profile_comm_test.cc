@@ -8,6 +8,7 @@
 #include "tests/cli/hosts.h"
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/two_hosts.h"
 #include "yoke/cli/link_survey.h"
@@ -254,7 +255,7 @@ TEST(ProfileComm, UnderMpirun) {
   const TempFolder folder;
   std::vector<std::string> command{"mpirun", "--oversubscribe", "-n", "2"};
   for (const auto& word : program(quick({"--launcher", "mpi"}, folder.path()))) command.push_back(word);
-  Process process(command, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  Process process(command, yoke::testing::mpirun_environment(folder.path()));
   ASSERT_TRUE(process.wait(std::chrono::seconds(60))) << process.output();
   if (process.exit_code() == 127) GTEST_SKIP() << "mpirun is not installed";
   ASSERT_EQ(process.exit_code(), 0) << process.output();

@@ -11,6 +11,7 @@
 
 #include "tests/cli/run_yoke.h"
 #include "tests/support/files.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
@@ -606,15 +607,12 @@ TEST_F(Runs, UnderMpirun) {
   for (const auto& backend : comm::list_backends()) {
     if (backend.name == "mpi" && !backend.available) GTEST_SKIP() << "mpi is not in this build";
   }
-  const std::vector<std::string> environment{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                             "OMPI_MCA_btl_vader_backing_directory=" + temp_.path(),
-                                             "OMPI_MCA_btl_sm_backing_directory=" + temp_.path()};
   for (const char* backend : {"auto", "mpi"}) {
     std::filesystem::remove_all(folder());
     std::vector<std::string> command{"mpirun", "--oversubscribe", "-n", "2", yoke::testing::program("yoke_fake")};
     for (const auto& word : train(job_, folder(), {"--backend", backend, "--cluster", cluster_}))
       command.push_back(word);
-    Process job(command, environment);
+    Process job(command, yoke::testing::mpirun_environment(temp_.path()));
     ASSERT_TRUE(job.wait(120s)) << job.output();
     EXPECT_EQ(job.exit_code(), 0) << job.output();
     EXPECT_THAT(job.output(), HasSubstr("21 steps, 84 samples"));

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/comm/ranks.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
@@ -15,15 +16,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using yoke::testing::Process;
 
-/// mpirun refuses root and more ranks than cores unless told otherwise. MPI's own shared memory, which jobs that are
-/// killed leave behind, is in `folder`: it goes with the test.
 Process mpirun(int size, const Scenario& scenario, const yoke::testing::TempFolder& folder) {
   std::vector<std::string> command{
       "mpirun", "--oversubscribe", "-n", std::to_string(size), yoke::testing::program("yoke_comm_rank"), "backend=mpi"};
   for (const auto& word : words_of(scenario)) command.push_back(word);
-  return Process(command, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                           "OMPI_MCA_btl_vader_backing_directory=" + folder.path(),
-                           "OMPI_MCA_btl_sm_backing_directory=" + folder.path()});
+  return Process(command, yoke::testing::mpirun_environment(folder.path()));
 }
 
 class Mpi : public ::testing::TestWithParam<int> {
