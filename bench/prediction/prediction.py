@@ -4,10 +4,10 @@
     bench/prediction/prediction.py [--build build/release] [--models small_cnn,resnet18,vgg11] [--devices 1,2] [--runs 3]
 
 Two devices are unlike: one waits as long again as it computes (`speed: 0.5`). Every plan is run by `yoke run` with a plan
-file, all plans of a model in turns; what counts is the median of its runs, for a virtual machine may be slow for
-a minute, and its cores far from each other (see docs/benchmarks.md). The prediction is that of the cost model `measured`
-(and, beside it, `iidp`). Prints one JSON object: every case, and the median and worst error over all of them. Progress
-goes to stderr.
+file, all plans of a model in turns; what counts is the median of its runs, for a virtual machine may be slow for a
+minute, and its cores far from each other, which is measured before every run (see docs/benchmarks.md). The prediction
+is that of the cost model `measured` (and, beside it, `iidp`). Prints one JSON object: every case, and the median and
+worst error over all of them. Progress goes to stderr.
 """
 import argparse
 import json
@@ -54,6 +54,11 @@ def run(command, **options):
 def settings(model):
     shape, classes, _ = CASES[model]
     return ["--set", f"data.shape={json.dumps(shape)}", "--set", f"data.classes={classes}"]
+
+
+def core_distance(build):
+    """Nanoseconds for a word from one core to another and back."""
+    return json.loads(run([os.path.join(build, "bin", "bench_core_distance")]))["median_ns"]
 
 
 def profile(yoke, model, cluster, out):
@@ -123,16 +128,18 @@ def main():
                     iidp = price(options.build, cluster, out, "iidp", lbs, text, plan)["step_seconds"]
                     measured = price(options.build, cluster, out, "measured", lbs, text, plan)["step_seconds"]
                     cases.append({"model": model, "devices": devices, "lbs": lbs, "lanes": text, "plan": plan,
-                                  "predicted": measured, "predicted_iidp": iidp, "runs": []})
+                                  "predicted": measured, "predicted_iidp": iidp, "core_distance_ns": [], "runs": []})
                 for _ in range(options.runs):
                     for case in cases:
+                        case["core_distance_ns"].append(core_distance(options.build))
                         case["runs"].append(run_plan(yoke, model, cluster, case["plan"], case["predicted"], work))
                 for case in cases:
                     del case["plan"]
                     case["measured"] = statistics.median(case["runs"])
                     case["error"] = case["predicted"] / case["measured"] - 1
                     case["error_iidp"] = case["predicted_iidp"] / case["measured"] - 1
-                    runs = ", ".join(f"{seconds * 1e3:.1f}" for seconds in case["runs"])
+                    runs = ", ".join(f"{seconds * 1e3:.1f} ({distance} ns)" for seconds, distance in
+                                     zip(case["runs"], case["core_distance_ns"]))
                     say(f"{model} {case['lbs']} {case['lanes']}: {case['predicted'] * 1e3:.1f} ms, "
                         f"iidp {case['predicted_iidp'] * 1e3:.1f} ms, ran {runs} ms ({100 * case['error']:+.1f}%)")
                 results += cases
