@@ -39,7 +39,10 @@ std::string act_at(int rank, std::int64_t step) {
 base::Status act(const std::string& what) {
   std::cerr << "about to " << what << std::endl;
   if (what == "kill") ::raise(SIGKILL);
-  if (what == "segv") ::raise(SIGSEGV);
+  if (what == "segv") {
+    ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would report it and exit
+    ::raise(SIGSEGV);
+  }
   if (what == "hang") std::this_thread::sleep_for(std::chrono::minutes(10));
   if (what == "peer") return base::peer_error("the disk is full");
   if (what == "input") return base::input_error("found no such model", {.file = "job.yaml", .field = "model.name"});
