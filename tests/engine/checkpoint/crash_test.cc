@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -33,9 +34,19 @@ Checkpoint nth_sample(std::int64_t step, std::int64_t times, std::int64_t elemen
   return checkpoint;
 }
 
+/// Long enough for a process to begin a few saves, also where a sanitizer makes them slow.
+std::chrono::microseconds time_for_saves(std::int64_t elements) {
+  const TempFolder folder;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(save_checkpoint(folder.path(), nth_sample(1, 0, elements), 1).ok());
+  const auto took = std::chrono::steady_clock::now() - begin;
+  return std::max(std::chrono::microseconds(60'000), std::chrono::duration_cast<std::chrono::microseconds>(3 * took));
+}
+
 TEST(CheckpointCrash, KilledAtRandomMomentsTheLastGoodOneIsThere) {
   constexpr int kKills = 80;
   constexpr std::int64_t kElements = 60'000;
+  const auto longest = static_cast<unsigned>(time_for_saves(kElements).count());
   const TempFolder folder;
   std::mt19937 random(20);
   std::int64_t first = 1;
@@ -52,7 +63,7 @@ TEST(CheckpointCrash, KilledAtRandomMomentsTheLastGoodOneIsThere) {
       }
     });
     ::close(ends[1]);
-    ::usleep(static_cast<useconds_t>(random() % 60'000));
+    ::usleep(static_cast<useconds_t>(random() % longest));
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
